@@ -1,0 +1,159 @@
+package purgatory
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// The states of a parked operation. Only the goroutine that moved it from idle to trying calls TryComplete; others leave word.
+const (
+	idle     int32 = iota
+	trying         // TryComplete is running
+	retrying       // it is running, and an event asks for another look
+	expiring       // it is running, and the deadline has passed
+	ended          // completed or expired
+)
+
+// entry is a parked operation.
+type entry[K comparable] struct {
+	op       Operation
+	deadline time.Time
+	order    uint64
+	position int // in the expiry heap; -1 once out of it. Guarded by Purgatory.mu, as are the watches
+	watches  []watch[K]
+	state    atomic.Int32
+}
+
+// beginTry claims the right to call TryComplete.
+func (e *entry[K]) beginTry() bool {
+	for {
+		switch e.state.Load() {
+		case idle:
+			if e.state.CompareAndSwap(idle, trying) {
+				return true
+			}
+		case trying:
+			if e.state.CompareAndSwap(trying, retrying) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+}
+
+// endTry gives the right back after a TryComplete in vain. It returns idle, or trying when another look was asked for, or
+// expiring when the caller has to expire the operation.
+func (e *entry[K]) endTry() int32 {
+	for {
+		switch e.state.Load() {
+		case trying:
+			if e.state.CompareAndSwap(trying, idle) {
+				return idle
+			}
+		case retrying:
+			if e.state.CompareAndSwap(retrying, trying) {
+				return trying
+			}
+		default:
+			e.state.Store(ended)
+			return expiring
+		}
+	}
+}
+
+// expire claims the end of an operation whose deadline has passed. It returns false when the operation has ended, or when a
+// running TryComplete will end it either way.
+func (e *entry[K]) expire() bool {
+	for {
+		switch state := e.state.Load(); state {
+		case idle:
+			if e.state.CompareAndSwap(idle, ended) {
+				return true
+			}
+		case trying, retrying:
+			if e.state.CompareAndSwap(state, expiring) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+}
+
+// watch is an operation's place in the list of one key.
+type watch[K comparable] struct {
+	entry      *entry[K]
+	list       *watchList[K]
+	prev, next *watch[K]
+}
+
+// watchList holds the watches of one key, oldest first.
+type watchList[K comparable] struct {
+	key         K
+	first, last *watch[K]
+}
+
+func (l *watchList[K]) push(w *watch[K]) {
+	w.list, w.prev = l, l.last
+	if l.last == nil {
+		l.first = w
+	} else {
+		l.last.next = w
+	}
+	l.last = w
+}
+
+// unlink takes the watch out of its list and returns the list; nil when it was in none.
+func (w *watch[K]) unlink() *watchList[K] {
+	list := w.list
+	if list == nil {
+		return nil
+	}
+	if w.prev == nil {
+		list.first = w.next
+	} else {
+		w.prev.next = w.next
+	}
+	if w.next == nil {
+		list.last = w.prev
+	} else {
+		w.next.prev = w.prev
+	}
+	w.list, w.prev, w.next = nil, nil, nil
+	return list
+}
+
+// expiryHeap orders operations by deadline, then by arrival.
+type expiryHeap[K comparable] []*entry[K]
+
+func (h expiryHeap[K]) Len() int { return len(h) }
+
+func (h expiryHeap[K]) Less(i, j int) bool {
+	if h[i].deadline.Equal(h[j].deadline) {
+		return h[i].order < h[j].order
+	}
+	return h[i].deadline.Before(h[j].deadline)
+}
+
+func (h expiryHeap[K]) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].position, h[j].position = i, j
+}
+
+// Push is heap.Interface's.
+func (h *expiryHeap[K]) Push(x any) {
+	e := x.(*entry[K])
+	e.position = len(*h)
+	*h = append(*h, e)
+}
+
+// Pop is heap.Interface's.
+func (h *expiryHeap[K]) Pop() any {
+	old := *h
+	e := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	e.position = -1
+	return e
+}
