@@ -2,8 +2,8 @@
 // over the operating system (OS), over memory (Mem), over memory that loses what was not synced (Mem.CrashClone), and
 // over injected faults (Fault).
 //
-// Paths are slash-separated. Nothing here starts a goroutine. Errors wrap fs.ErrNotExist, fs.ErrExist or ErrNoSpace where
-// they mean that.
+// Paths are slash-separated; Mem takes them from its root. Nothing here starts a goroutine or reads a clock. Errors wrap
+// fs.ErrNotExist, fs.ErrExist, fs.ErrClosed, fs.ErrPermission or ErrNoSpace where they mean that.
 package vfs
 
 import (
