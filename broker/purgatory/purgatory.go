@@ -29,19 +29,20 @@ type Purgatory[K comparable] struct {
 
 // Park completes op at once if it can, and else keeps it until one of keys fires to its satisfaction or now reaches deadline.
 // It tries once before it registers op and once after, so that an event between the two is not lost. An operation whose
-// deadline is not after now never waits. Keys may repeat; the slice is not kept.
-func (p *Purgatory[K]) Park(now time.Time, op Operation, keys []K, deadline time.Time) {
+// deadline is not after now never waits. Keys may repeat; the slice is not kept. Park tells whether NextWake became earlier.
+func (p *Purgatory[K]) Park(now time.Time, op Operation, keys []K, deadline time.Time) (sooner bool) {
 	if op.TryComplete(now) {
 		op.Complete(now)
-		return
+		return false
 	}
 	if !deadline.After(now) {
 		op.Expire(now)
-		return
+		return false
 	}
 	e := &entry[K]{op: op, deadline: deadline, watches: make([]watch[K], len(keys))}
-	p.register(e, keys)
+	sooner = p.register(e, keys)
 	p.try(now, e)
+	return sooner
 }
 
 // Fire tries every operation that watches key, in the order in which they were parked, and returns how many it completed.
@@ -111,7 +112,7 @@ func (p *Purgatory[K]) try(now time.Time, e *entry[K]) bool {
 	}
 }
 
-func (p *Purgatory[K]) register(e *entry[K], keys []K) {
+func (p *Purgatory[K]) register(e *entry[K], keys []K) (earliest bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.watched == nil {
@@ -130,6 +131,7 @@ func (p *Purgatory[K]) register(e *entry[K], keys []K) {
 	e.order = p.parked
 	heap.Push(&p.expiry, e)
 	p.count.Store(int64(len(p.expiry)))
+	return e.position == 0
 }
 
 func (p *Purgatory[K]) unregister(e *entry[K]) {

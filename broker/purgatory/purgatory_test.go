@@ -100,8 +100,15 @@ func TestAdvanceExpiresInOrderOfDeadlines(t *testing.T) {
 		t.Fatal("an empty purgatory wants to be woken")
 	}
 	late, early := &probe{ready: never}, &probe{ready: never}
-	p.Park(start, late, []int{1}, start.Add(2*time.Second))
-	p.Park(start, early, []int{1}, start.Add(time.Second))
+	for i, parked := range []struct {
+		op     *probe
+		wait   time.Duration
+		sooner bool
+	}{{late, 2 * time.Second, true}, {early, time.Second, true}, {&probe{ready: never}, 3 * time.Second, false}} {
+		if sooner := p.Park(start, parked.op, []int{1}, start.Add(parked.wait)); sooner != parked.sooner {
+			t.Fatalf("operation %d: next wake became earlier: %v", i, sooner)
+		}
+	}
 	if wake, ok := p.NextWake(); !ok || !wake.Equal(start.Add(time.Second)) {
 		t.Fatalf("next wake %v", wake)
 	}
@@ -111,7 +118,7 @@ func TestAdvanceExpiresInOrderOfDeadlines(t *testing.T) {
 	if n := p.Advance(start.Add(time.Second)); n != 1 || early.expired != 1 || late.expired != 0 {
 		t.Fatalf("expired %d: early %d, late %d", n, early.expired, late.expired)
 	}
-	if n := p.Advance(start.Add(time.Hour)); n != 1 || late.expired != 1 || p.Len() != 0 {
+	if n := p.Advance(start.Add(time.Hour)); n != 2 || late.expired != 1 || p.Len() != 0 {
 		t.Fatalf("expired %d, %d left", n, p.Len())
 	}
 }
