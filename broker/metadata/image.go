@@ -1,0 +1,213 @@
+package metadata
+
+import (
+	"iter"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// Image is the cluster's metadata as of one offset of the metadata log. It never changes; what its methods return is shared and
+// must not be changed either. The zero value is the empty cluster, before its first record.
+type Image struct {
+	offset         wire.Offset
+	controller     Controller
+	topics         sortedMap[string, *Topic]
+	topicIDs       sortedMap[wire.TopicID, *Topic]
+	partitionCount int
+	brokers        sortedMap[wire.BrokerID, *Broker]
+	configs        sortedMap[ConfigResource, map[string]string]
+	features       Features
+	nextProducerID wire.ProducerID
+}
+
+// Controller is who wrote the last records.
+type Controller struct {
+	BrokerID wire.BrokerID
+	Epoch    wire.LeaderEpoch // the lease epoch; 0 before the first controller
+}
+
+// Topic is a topic with its partitions, 0 first, without gaps.
+type Topic struct {
+	Name       string
+	ID         wire.TopicID
+	Partitions []*Partition
+}
+
+// Partition is the state of a partition.
+type Partition struct {
+	Replicas       []wire.BrokerID  `json:"replicas"`    // in order of preference
+	Directories    []string         `json:"directories"` // the directory id of each replica; "" where the broker has not chosen yet
+	ISR            []wire.BrokerID  `json:"isr"`
+	ELR            []wire.BrokerID  `json:"elr,omitempty"`          // eligible leader replicas (KIP-966); reserved
+	LastKnownELR   []wire.BrokerID  `json:"lastKnownElr,omitempty"` // reserved
+	Leader         wire.BrokerID    `json:"leader"`                 // or wire.NoBroker
+	LeaderEpoch    wire.LeaderEpoch `json:"leaderEpoch"`
+	PartitionEpoch int32            `json:"partitionEpoch"`     // +1 with each change
+	Recovery       RecoveryState    `json:"recovery,omitempty"` // reserved
+}
+
+// RecoveryState says whether the partition's leader was elected from outside the ISR and still has to recover.
+type RecoveryState int8
+
+// The values of RecoveryState, as in Kafka's LeaderRecoveryState.
+const (
+	Recovered  RecoveryState = 0
+	Recovering RecoveryState = 1
+)
+
+// Broker is the registration of a broker.
+type Broker struct {
+	ID                   wire.BrokerID      `json:"brokerId"`
+	Epoch                wire.BrokerEpoch   `json:"epoch"`          // offset of the registration record (KIP-903)
+	Incarnation          string             `json:"incarnation"`    // new with every start of the process
+	BootID               string             `json:"bootId"`         // of the kernel; "" if unknown
+	Directories          []string           `json:"directories"`    // ids of the log directories that are online, sorted
+	CleanStopEpoch       wire.BrokerEpoch   `json:"cleanStopEpoch"` // broker epoch of the last clean stop, -1 if it was not clean
+	Listeners            []Listener         `json:"listeners"`
+	Rack                 string             `json:"rack,omitempty"` // "" if none
+	Features             []SupportedFeature `json:"features"`       // sorted by name
+	Fenced               bool               `json:"fenced"`
+	InControlledShutdown bool               `json:"inControlledShutdown,omitempty"`
+}
+
+// Active tells whether the broker may lead partitions and sit in ISRs.
+func (b *Broker) Active() bool { return !b.Fenced && !b.InControlledShutdown }
+
+// Listener is an address that a broker advertises.
+type Listener struct {
+	Name     string `json:"name"`
+	Host     string `json:"host"`
+	Port     uint16 `json:"port"`
+	Protocol string `json:"protocol"` // PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
+}
+
+// SupportedFeature is the range of levels of a feature that a broker can work with.
+type SupportedFeature struct {
+	Name string `json:"name"`
+	Min  int16  `json:"min"`
+	Max  int16  `json:"max"`
+}
+
+// Features are the finalised features of the cluster.
+type Features struct {
+	Epoch  wire.Offset // grows with each change; -1 before the first
+	Levels []FeatureLevel
+}
+
+// FeatureLevel is a finalised level.
+type FeatureLevel struct {
+	Name  string
+	Level int16
+}
+
+// Level of a feature; 0 if it is not finalised.
+func (f Features) Level(name string) int16 {
+	for _, l := range f.Levels {
+		if l.Name == name {
+			return l.Level
+		}
+	}
+	return 0
+}
+
+// Offset of the last applied record; -1 for the empty cluster.
+func (i *Image) Offset() wire.Offset { return i.offset - 1 }
+
+// Controller that wrote the last records. Its epoch is the epoch of Offset.
+func (i *Image) Controller() Controller { return i.controller }
+
+// Topic by name, nil if there is none.
+func (i *Image) Topic(name string) *Topic { t, _ := i.topics.get(name); return t }
+
+// TopicByID is nil if there is none.
+func (i *Image) TopicByID(id wire.TopicID) *Topic { t, _ := i.topicIDs.get(id); return t }
+
+// Topics in order of their names (bytes), from the first that is not below from.
+func (i *Image) Topics(from string) iter.Seq[*Topic] { return i.topics.values(from) }
+
+// TopicCount is the number of topics.
+func (i *Image) TopicCount() int { return i.topics.len() }
+
+// PartitionCount is the number of partitions of all topics.
+func (i *Image) PartitionCount() int { return i.partitionCount }
+
+// Partition is nil if there is none.
+func (i *Image) Partition(topic string, partition int32) *Partition {
+	t := i.Topic(topic)
+	if t == nil || partition < 0 || int(partition) >= len(t.Partitions) {
+		return nil
+	}
+	return t.Partitions[partition]
+}
+
+// Broker is nil if it is not registered.
+func (i *Image) Broker(id wire.BrokerID) *Broker { b, _ := i.brokers.get(id); return b }
+
+// Brokers in order of their ids, fenced ones too.
+func (i *Image) Brokers() iter.Seq[*Broker] { return i.brokers.values(wire.NoBroker) }
+
+// BrokerCount is the number of registered brokers.
+func (i *Image) BrokerCount() int { return i.brokers.len() }
+
+// Configs are the dynamic configs of a resource; nil if it has none.
+func (i *Image) Configs(r ConfigResource) map[string]string { c, _ := i.configs.get(r); return c }
+
+// ConfigResources of a type that have dynamic configs, in order of their names.
+func (i *Image) ConfigResources(t ResourceType) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for r := range i.configs.all(ConfigResource{Type: t}) {
+			if r.Type != t || !yield(r.Name) {
+				return
+			}
+		}
+	}
+}
+
+// Features that are finalised.
+func (i *Image) Features() Features { return i.features }
+
+// NextProducerID is the first id of the next block.
+func (i *Image) NextProducerID() wire.ProducerID { return i.nextProducerID }
+
+// Apply gives the image after records, the first of which has the offset base, and what they changed. A gap before base or a
+// record that doesn't fit the image is an error: the log is damaged, or was written by another history.
+func (i *Image) Apply(base wire.Offset, records []Record) (*Image, Delta, error) {
+	panic("soon")
+}
+
+// Snapshot is the image as one canonical line of JSON: {"offset":..,"epoch":..,"records":[..]}.
+func (i *Image) Snapshot() ([]byte, error) { panic("soon") }
+
+// Hash of the snapshot (SHA-256): equal for images with equal content.
+func (i *Image) Hash() ([32]byte, error) { panic("soon") }
+
+// DecodeSnapshot rebuilds an image.
+func DecodeSnapshot(data []byte) (*Image, error) { panic("soon") }
+
+// Delta is what Apply changed, net: a topic that was created and removed by the same records is not in it.
+type Delta struct {
+	Topics     []TopicDelta     // removed ones first, then in order of names
+	Configs    []ConfigResource // sorted; without those of removed topics
+	Brokers    []BrokerDelta    // in order of ids
+	Features   bool
+	Controller bool
+}
+
+// TopicDelta is a created (Before is nil), removed (After is nil) or changed topic. A topic that was removed and created again
+// is two of them.
+type TopicDelta struct {
+	Before, After *Topic
+	Partitions    []PartitionDelta
+}
+
+// PartitionDelta is a created (Before is nil), removed (After is nil) or changed partition.
+type PartitionDelta struct {
+	Index         int32
+	Before, After *Partition
+}
+
+// BrokerDelta is a registered (Before is nil), unregistered (After is nil) or changed broker.
+type BrokerDelta struct {
+	ID            wire.BrokerID
+	Before, After *Broker
+}
