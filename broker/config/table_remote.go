@@ -1,0 +1,31 @@
+package config
+
+// remoteTable holds the settings of Kafka's own tiered storage; Tidemark's is set by tier.* and store.url.
+var remoteTable = []Definition{
+	define("follower.fetch.last.tiered.offset.enable", Boolean, "false", anyValue, ClusterWide, "Whether an empty follower starts at the end of what is tiered."),
+	define("remote.fetch.max.wait.ms", Int, "500", atLeast(1), ClusterWide, "How long a fetch waits for the object store."),
+	define("remote.list.offsets.request.timeout.ms", Long, "30000", atLeast(1), ClusterWide, "How long ListOffsets waits for the object store."),
+	define("remote.log.index.file.cache.total.size.bytes", Long, "1073741824", atLeast(1), ClusterWide, "Bytes of cached remote indexes."),
+	define("remote.log.manager.copier.thread.pool.size", Int, "10", atLeast(1), ClusterWide, "Threads that upload."),
+	define("remote.log.manager.copy.max.bytes.per.second", Long, maxLong, atLeast(1), ClusterWide, "Bytes a second of uploads."),
+	define("remote.log.manager.copy.quota.window.num", Int, "11", atLeast(1), ReadOnly, "Samples behind the upload quota."),
+	define("remote.log.manager.copy.quota.window.size.seconds", Int, "1", atLeast(1), ReadOnly, "Length of one sample behind the upload quota."),
+	define("remote.log.manager.expiration.thread.pool.size", Int, "10", atLeast(1), ClusterWide, "Threads that delete remote segments."),
+	define("remote.log.manager.fetch.max.bytes.per.second", Long, maxLong, atLeast(1), ClusterWide, "Bytes a second of remote reads."),
+	define("remote.log.manager.fetch.quota.window.num", Int, "11", atLeast(1), ReadOnly, "Samples behind the remote read quota."),
+	define("remote.log.manager.fetch.quota.window.size.seconds", Int, "1", atLeast(1), ReadOnly, "Length of one sample behind the remote read quota."),
+	define("remote.log.manager.follower.thread.pool.size", Int, "2", atLeast(1), ClusterWide, "Threads for followers of tiered partitions."),
+	define("remote.log.manager.task.interval.ms", Long, "30000", atLeast(1), ReadOnly, "Time between two looks for segments to upload."),
+	define("remote.log.manager.thread.pool.size", Int, "2", atLeast(1), ReadOnly, "Threads of the remote log manager."),
+	define("remote.log.metadata.custom.metadata.max.bytes", Int, "128", atLeast(0), ReadOnly, "Largest custom metadata of a remote segment."),
+	define("remote.log.metadata.manager.class.name", String, "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager", nonEmpty, ReadOnly, "Java class that keeps remote log metadata."),
+	define("remote.log.metadata.manager.class.path", String, Null, anyValue, ReadOnly, "Class path of that class."),
+	define("remote.log.metadata.manager.impl.prefix", String, "rlmm.config.", nonEmpty, ReadOnly, "Prefix of the settings handed to that class."),
+	define("remote.log.metadata.manager.listener.name", String, Null, nonEmpty, ReadOnly, "Listener that the remote log metadata manager uses."),
+	define("remote.log.reader.max.pending.tasks", Int, "100", atLeast(1), ReadOnly, "Remote reads that may wait."),
+	define("remote.log.reader.threads", Int, "10", atLeast(1), ClusterWide, "Threads that read remote segments."),
+	define("remote.log.storage.manager.class.name", String, Null, nonEmpty, ReadOnly, "Java class that stores remote segments."),
+	define("remote.log.storage.manager.class.path", String, Null, anyValue, ReadOnly, "Class path of that class."),
+	define("remote.log.storage.manager.impl.prefix", String, "rsm.config.", nonEmpty, ReadOnly, "Prefix of the settings handed to that class."),
+	define("remote.log.storage.system.enable", Boolean, "false", anyValue, ReadOnly, "Whether topics may be tiered."),
+}
