@@ -1,13 +1,17 @@
 package metadata
 
 import (
+	"bytes"
+	"cmp"
 	"iter"
+	"slices"
+	"strings"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
 // Image is the cluster's metadata as of one offset of the metadata log. It never changes; what its methods return is shared and
-// must not be changed either. The zero value is the empty cluster, before its first record.
+// must not be changed either.
 type Image struct {
 	offset         wire.Offset
 	controller     Controller
@@ -20,10 +24,23 @@ type Image struct {
 	nextProducerID wire.ProducerID
 }
 
+// Empty is the image of a cluster before its first record.
+func Empty() *Image {
+	return &Image{
+		offset:     wire.NoOffset,
+		controller: Controller{BrokerID: wire.NoBroker},
+		topics:     sortedMap[string, *Topic]{compare: strings.Compare},
+		topicIDs:   sortedMap[wire.TopicID, *Topic]{compare: func(a, b wire.TopicID) int { return bytes.Compare(a[:], b[:]) }},
+		brokers:    sortedMap[wire.BrokerID, *Broker]{compare: cmp.Compare[wire.BrokerID]},
+		configs:    sortedMap[ConfigResource, map[string]string]{compare: ConfigResource.compare},
+		features:   Features{Epoch: wire.NoOffset},
+	}
+}
+
 // Controller is who wrote the last records.
 type Controller struct {
-	BrokerID wire.BrokerID
-	Epoch    wire.LeaderEpoch // the lease epoch; 0 before the first controller
+	BrokerID wire.BrokerID    // wire.NoBroker before the first controller
+	Epoch    wire.LeaderEpoch // the lease epoch
 }
 
 // Topic is a topic with its partitions, 0 first, without gaps.
@@ -31,6 +48,14 @@ type Topic struct {
 	Name       string
 	ID         wire.TopicID
 	Partitions []*Partition
+}
+
+// Partition of that index, nil if there is none.
+func (t *Topic) Partition(index int32) *Partition {
+	if index < 0 || int(index) >= len(t.Partitions) {
+		return nil
+	}
+	return t.Partitions[index]
 }
 
 // Partition is the state of a partition.
@@ -44,6 +69,14 @@ type Partition struct {
 	LeaderEpoch    wire.LeaderEpoch `json:"leaderEpoch"`
 	PartitionEpoch int32            `json:"partitionEpoch"`     // +1 with each change
 	Recovery       RecoveryState    `json:"recovery,omitempty"` // reserved
+}
+
+// DirectoryOf is the directory id of the broker's replica: "" if it has none, or has not chosen yet.
+func (p *Partition) DirectoryOf(broker wire.BrokerID) string {
+	if i := slices.Index(p.Replicas, broker); i >= 0 {
+		return p.Directories[i]
+	}
+	return ""
 }
 
 // RecoveryState says whether the partition's leader was elected from outside the ISR and still has to recover.
@@ -90,8 +123,8 @@ type SupportedFeature struct {
 
 // Features are the finalised features of the cluster.
 type Features struct {
-	Epoch  wire.Offset // grows with each change; -1 before the first
-	Levels []FeatureLevel
+	Epoch  wire.Offset    // offset of the last change; -1 before the first
+	Levels []FeatureLevel // sorted by name
 }
 
 // FeatureLevel is a finalised level.
@@ -111,7 +144,7 @@ func (f Features) Level(name string) int16 {
 }
 
 // Offset of the last applied record; -1 for the empty cluster.
-func (i *Image) Offset() wire.Offset { return i.offset - 1 }
+func (i *Image) Offset() wire.Offset { return i.offset }
 
 // Controller that wrote the last records. Its epoch is the epoch of Offset.
 func (i *Image) Controller() Controller { return i.controller }
@@ -134,10 +167,10 @@ func (i *Image) PartitionCount() int { return i.partitionCount }
 // Partition is nil if there is none.
 func (i *Image) Partition(topic string, partition int32) *Partition {
 	t := i.Topic(topic)
-	if t == nil || partition < 0 || int(partition) >= len(t.Partitions) {
+	if t == nil {
 		return nil
 	}
-	return t.Partitions[partition]
+	return t.Partition(partition)
 }
 
 // Broker is nil if it is not registered.
@@ -168,46 +201,3 @@ func (i *Image) Features() Features { return i.features }
 
 // NextProducerID is the first id of the next block.
 func (i *Image) NextProducerID() wire.ProducerID { return i.nextProducerID }
-
-// Apply gives the image after records, the first of which has the offset base, and what they changed. A gap before base or a
-// record that doesn't fit the image is an error: the log is damaged, or was written by another history.
-func (i *Image) Apply(base wire.Offset, records []Record) (*Image, Delta, error) {
-	panic("soon")
-}
-
-// Snapshot is the image as one canonical line of JSON: {"offset":..,"epoch":..,"records":[..]}.
-func (i *Image) Snapshot() ([]byte, error) { panic("soon") }
-
-// Hash of the snapshot (SHA-256): equal for images with equal content.
-func (i *Image) Hash() ([32]byte, error) { panic("soon") }
-
-// DecodeSnapshot rebuilds an image.
-func DecodeSnapshot(data []byte) (*Image, error) { panic("soon") }
-
-// Delta is what Apply changed, net: a topic that was created and removed by the same records is not in it.
-type Delta struct {
-	Topics     []TopicDelta     // removed ones first, then in order of names
-	Configs    []ConfigResource // sorted; without those of removed topics
-	Brokers    []BrokerDelta    // in order of ids
-	Features   bool
-	Controller bool
-}
-
-// TopicDelta is a created (Before is nil), removed (After is nil) or changed topic. A topic that was removed and created again
-// is two of them.
-type TopicDelta struct {
-	Before, After *Topic
-	Partitions    []PartitionDelta
-}
-
-// PartitionDelta is a created (Before is nil), removed (After is nil) or changed partition.
-type PartitionDelta struct {
-	Index         int32
-	Before, After *Partition
-}
-
-// BrokerDelta is a registered (Before is nil), unregistered (After is nil) or changed broker.
-type BrokerDelta struct {
-	ID            wire.BrokerID
-	Before, After *Broker
-}

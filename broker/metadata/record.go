@@ -3,7 +3,8 @@ package metadata
 import "github.com/tidemark-io/tidemark/broker/wire"
 
 // Record is one change of the cluster's metadata: one of the pointer types below. Records state results, not intentions: all
-// epochs in them are absolute, so that applying one needs no rule of the controller that wrote it.
+// epochs in them are absolute, so that applying one needs no rule of the controller that wrote it. A record does not change
+// after it was made; an image that it was applied to shares its slices.
 //
 // The field names "mac" and "sealed" are reserved in all records: for the HMAC of signed records and for secrets sealed
 // under metadata.key. A reader of this version refuses records that carry them.
@@ -93,12 +94,10 @@ type ProducerIDBlockRecord struct {
 	NextProducerID wire.ProducerID  `json:"nextProducerId"`
 }
 
-// FeatureLevelRecord finalises a feature at a level; level 0 removes it. Epoch is the record's own offset: clients keep the
-// answer with the highest one.
+// FeatureLevelRecord finalises a feature at a level; level 0 removes it. Its offset becomes the epoch of the features.
 type FeatureLevelRecord struct {
-	Name  string      `json:"name"`
-	Level int16       `json:"level"`
-	Epoch wire.Offset `json:"epoch"`
+	Name  string `json:"name"`
+	Level int16  `json:"level"`
 }
 
 func (*ControllerElectedRecord) recordType() recordType  { return recordType{"ControllerElected", 0} }
