@@ -1,0 +1,93 @@
+package isr
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// Tick looks for a change of the ISR that is due, and returns it for the controller to decide. At most one proposal is out:
+// Tick returns nothing until it was Decided or Refused. A follower's fetch is the moment for Tick to let it in; half of
+// LagTimeMax is how often to look for those that fell behind.
+func (s *State) Tick(now time.Time) (Proposal, bool) {
+	if s.proposed != nil {
+		again := s.askAgain
+		s.askAgain = false
+		return *s.proposed, again
+	}
+	if stay := s.inSync(now); len(stay) < len(s.isr) {
+		return s.propose(stay), true
+	}
+	for i := range s.followers {
+		if f := &s.followers[i]; s.mayJoin(f) {
+			s.joining = f.broker
+			return s.propose(append(slices.Clone(s.isr), f.broker)), true
+		}
+	}
+	return Proposal{}, false
+}
+
+// Decided takes the partition's state from the controller: the answer to a proposal, or that of a newer image. An older state
+// changes nothing; an answer with our own partition epoch says that there was nothing to decide. It tells whether the high
+// watermark moved.
+func (s *State) Decided(now time.Time, partitionEpoch int32, replicas, isr []wire.BrokerID) bool {
+	if partitionEpoch < s.partitionEpoch {
+		return false
+	}
+	s.settle()
+	s.partitionEpoch = partitionEpoch
+	s.isr = slices.Clone(isr)
+	s.setReplicas(now, replicas)
+	return s.raiseHighWatermark(now)
+}
+
+// Refused says that the proposal made on a partition epoch was not decided. Only INELIGIBLE_REPLICA ends it, because the
+// controller looks at the epochs first: the ISR goes on as it was. Where our state is not the controller's, the proposal
+// stays out until Decided brings a newer one: an earlier attempt may have been decided, and its new member has to be waited
+// for. Any other code, and a lost answer (REQUEST_TIMED_OUT), makes Tick ask the same again. It tells whether the high
+// watermark moved.
+func (s *State) Refused(now time.Time, partitionEpoch int32, code wire.Code) bool {
+	if s.proposed == nil || s.proposed.PartitionEpoch != partitionEpoch {
+		return false
+	}
+	switch code {
+	case wire.IneligibleReplica:
+		s.settle()
+	case wire.FencedLeaderEpoch, wire.InvalidUpdateVersion, wire.InvalidRequest, wire.NewLeaderElected,
+		wire.UnknownTopicOrPartition, wire.UnknownTopicID:
+	default:
+		s.askAgain = true
+	}
+	return s.raiseHighWatermark(now)
+}
+
+func (s *State) settle() { s.proposed, s.joining, s.askAgain = nil, wire.NoBroker, false }
+
+func (s *State) propose(brokers []wire.BrokerID) Proposal {
+	p := Proposal{LeaderEpoch: s.leaderEpoch, PartitionEpoch: s.partitionEpoch, ISR: make([]Member, len(brokers))}
+	for i, broker := range brokers {
+		p.ISR[i] = Member{Broker: broker, Epoch: NoBrokerEpoch}
+		if f := s.follower(broker); f != nil {
+			p.ISR[i].Epoch = f.epoch
+		}
+	}
+	s.proposed = &p
+	return p
+}
+
+// inSync is the ISR without those that fell behind.
+func (s *State) inSync(now time.Time) []wire.BrokerID {
+	stay := make([]wire.BrokerID, 0, len(s.isr))
+	for _, broker := range s.isr {
+		if f := s.follower(broker); f == nil || s.isCaughtUp(now, f) {
+			stay = append(stay, broker)
+		}
+	}
+	return stay
+}
+
+// mayJoin tells whether a follower has reached the high watermark within the leader's epoch, and may be in the ISR.
+func (s *State) mayJoin(f *follower) bool {
+	return !s.inISR(f.broker) && f.eligible() && f.logEndOffset >= s.highWatermark && f.logEndOffset >= s.epochStart
+}
