@@ -15,7 +15,7 @@ type Outcome int8
 const (
 	Unknown Outcome = iota // it may have been carried out, and may still be: neither act on it nor call it failed
 	Done                   // carried out
-	Lost                   // not carried out, and it never will be
+	Lost                   // it does not stand and never will: somebody else's put does (under Match, maybe on top of ours)
 )
 
 func (o Outcome) String() string {
