@@ -185,8 +185,8 @@ func (b Batch) MaxTimestamp() int64 { return int64(binary.BigEndian.Uint64(b[atM
 
 // SetMaxTimestamp states who set the timestamps and the largest of them. When that changes anything, the checksum is
 // computed anew and attribute bits without a meaning are cleared, as Kafka does.
-func (b Batch) SetMaxTimestamp(kind TimestampType, max int64) {
-	if b.TimestampType() == kind && b.MaxTimestamp() == max {
+func (b Batch) SetMaxTimestamp(kind TimestampType, largest int64) {
+	if b.TimestampType() == kind && b.MaxTimestamp() == largest {
 		return
 	}
 	attributes := b.Attributes() & knownAttributes &^ appendTimeBit
@@ -194,7 +194,7 @@ func (b Batch) SetMaxTimestamp(kind TimestampType, max int64) {
 		attributes |= appendTimeBit
 	}
 	binary.BigEndian.PutUint16(b[atAttributes:], attributes)
-	binary.BigEndian.PutUint64(b[atMaxTime:], uint64(max))
+	binary.BigEndian.PutUint64(b[atMaxTime:], uint64(largest))
 	b.SetCRC()
 }
 

@@ -1,6 +1,12 @@
 package record
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrTooLarge says that a compressed body unfolds to more than the caller allows.
+var ErrTooLarge = errors.New("decompressed records are too large")
 
 // Codec is the compression of a batch's body.
 type Codec int8
