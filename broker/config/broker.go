@@ -92,20 +92,13 @@ type Broker struct {
 	// The tier.
 	TierEnable bool
 
+	values  map[string]string // effective, normalized; every definition has one
 	static  map[string]setting
 	cluster map[string]string // dynamic, all brokers
 	broker  map[string]string // dynamic, this broker
 }
 
-// Listener is an address that the broker listens on or tells its clients.
-type Listener struct {
-	Name     string // PLAINTEXT in PLAINTEXT://host:9092
-	Protocol string // PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
-	Host     string // "": all addresses
-	Port     int
-}
-
-// setting is a static value and where it was read.
+// setting is a static value as it was written, and where.
 type setting struct {
 	value  string
 	source string // Source.Name
@@ -115,5 +108,90 @@ type setting struct {
 type Setting struct {
 	Name   string
 	Value  string // Null when there is none
-	Source string // Source.Name, "default" or "dynamic"
+	Source string // Source.Name, "default", "cluster" or "broker"
+}
+
+// WithDynamic is b under the cluster's and the broker's own dynamic settings, as the metadata holds them. Values that do not
+// pass, which only a former version can have written, are left out and named in the error; the result is usable even so.
+func (b *Broker) WithDynamic(cluster, broker map[string]string) (*Broker, error) {
+	return build(b.static, cluster, broker)
+}
+
+// Value is the effective text of a setting, Null where there is none, and the layer that it comes from.
+func (b *Broker) Value(name string) (string, Origin) {
+	d, known := brokerDefinition(name)
+	if !known {
+		return Null, OriginDefault
+	}
+	for _, layer := range b.layers() {
+		if layer.origin < OriginStatic && d.Mode == ReadOnly {
+			continue
+		}
+		if value, ok := layer.get(name); ok {
+			if text, err := d.Normalize(value); err == nil {
+				return text, layer.origin
+			}
+		}
+	}
+	return Null, OriginDefault
+}
+
+// layer is one source of values of a broker, the most specific one first.
+type layer struct {
+	origin Origin
+	get    func(name string) (string, bool)
+}
+
+func (b *Broker) layers() []layer {
+	dynamic := func(overrides map[string]string) func(string) (string, bool) {
+		return func(name string) (string, bool) { v, ok := overrides[name]; return v, ok }
+	}
+	return []layer{
+		{OriginBroker, dynamic(b.broker)},
+		{OriginCluster, dynamic(b.cluster)},
+		{OriginStatic, func(name string) (string, bool) { s, ok := b.static[name]; return s.value, ok }},
+		{OriginDefault, func(name string) (string, bool) {
+			d, ok := Lookup(ResourceBroker, name)
+			if !ok || d.Default == Null {
+				return "", false
+			}
+			return d.Default, true
+		}},
+	}
+}
+
+// Settings lists the effective configuration by name.
+func (b *Broker) Settings() []Setting {
+	var list []Setting
+	for _, name := range b.names() {
+		value, origin := b.Value(name)
+		source := map[Origin]string{OriginBroker: "broker", OriginCluster: "cluster", OriginDefault: "default"}[origin]
+		if origin == OriginStatic {
+			source = b.static[name].source
+		}
+		if d, known := brokerDefinition(name); (!known || d.Sensitive()) && value != Null {
+			value = "[hidden]"
+		}
+		list = append(list, Setting{Name: name, Value: value, Source: source})
+	}
+	return list
+}
+
+// names lists every setting of the broker: the defined ones and those that are set by pattern or unknown.
+func (b *Broker) names() []string {
+	all := make(map[string]bool)
+	for _, d := range Definitions(ResourceBroker) {
+		if !d.dynamicOnly {
+			all[d.Name] = true
+		}
+	}
+	for name := range b.static {
+		all[name] = true
+	}
+	for _, overrides := range []map[string]string{b.cluster, b.broker} {
+		for name := range overrides {
+			all[name] = true
+		}
+	}
+	return sortedKeys(all)
 }
