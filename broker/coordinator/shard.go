@@ -30,11 +30,13 @@ type Shard interface {
 
 // Result is what a function given to Handle, or Shard.Advance, wants done.
 type Result struct {
-	// Records are appended as one batch, all or none, and then replayed in order.
+	// Records are appended as one batch, all or none, and replayed in order.
 	Records []Record
 	// Replies run in order, without locks: with nil, when Records is empty at once, else when they are committed; with
 	// a wire.Code when they could not be appended (then nothing has changed) or when their fate is not known.
 	Replies []func(error)
+	// Divisible allows several batches in place of one: a part of the records does no harm, the rest is stated again later.
+	Divisible bool
 	// Barrier makes the replies wait, even without records, until everything is committed that the shard has seen.
 	Barrier bool
 	// Rejected runs inside the shard when the records could not be appended, for state that is not in the log.
@@ -51,9 +53,12 @@ type Appender interface {
 
 // PartitionFor is the partition, of n, that holds the state of key (a group or transactional id): Java's string hash, as in
 // Kafka, so that both look for a group in the same place.
-func PartitionFor(key string, n int32) int32 {
+func PartitionFor(key string, n int32) int32 { return (StringHash(key) & 0x7fffffff) % n }
+
+// StringHash is Java's String.hashCode.
+func StringHash(s string) int32 {
 	var h int32
-	for _, r := range key {
+	for _, r := range s {
 		if r >= 0x10000 { // Java hashes the two UTF-16 surrogates
 			r -= 0x10000
 			h = 31*h + (0xd800 + r>>10)
@@ -61,7 +66,7 @@ func PartitionFor(key string, n int32) int32 {
 		}
 		h = 31*h + r
 	}
-	return (h & 0x7fffffff) % n
+	return h
 }
 
 // CodeOf is the code that a client of a coordinator gets for an error of the log below, as Kafka maps them: one that makes

@@ -2,11 +2,11 @@ package group
 
 import (
 	"log/slog"
+	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"github.com/tidemark-io/tidemark/broker/coordinator"
+	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
 // Config is what the groups of a broker go by; Kafka's settings of the like names.
@@ -38,56 +38,48 @@ type Client struct {
 // Each done is called exactly once, without locks, before or after the method returns. Responses carry the error codes
 // of the request's version; throttle times and authorized operations are the caller's. Callers have checked permissions
 // and, for offsets, have resolved topic ids: topics and partitions come by name, and answers follow the request's order.
+// Requests' strings are kept, their byte slices are copied.
 type Coordinator struct {
 	*coordinator.Runtime[*shard]
-	cfg Config
+	cfg     Config
+	deleted map[int32][]string // topics that a loading partition has yet to forget; see TopicsDeleted
 }
 
 // New returns a Coordinator that leads no partition yet.
-func New(cfg Config) *Coordinator { return &Coordinator{cfg: cfg} }
-
-// JoinGroup enters a group or a group's next generation; the answer comes when the rebalance is over.
-func (c *Coordinator) JoinGroup(now time.Time, req *kmsg.JoinGroupRequest, client Client, done func(*kmsg.JoinGroupResponse)) {
+func New(cfg Config) *Coordinator {
+	c := &Coordinator{cfg: cfg, deleted: make(map[int32][]string)}
+	c.Runtime = coordinator.NewRuntime(coordinator.Config[*shard]{
+		NewShard:      func(int32) *shard { return newShard(&c.cfg) },
+		Appender:      cfg.Appender,
+		CommitTimeout: cfg.OffsetsCommitTimeout,
+		Wake:          cfg.Wake,
+		Logger:        cfg.Logger,
+	})
+	return c
 }
 
-// SyncGroup asks for a member's assignment and, from the leader, brings everybody's.
-func (c *Coordinator) SyncGroup(now time.Time, req *kmsg.SyncGroupRequest, done func(*kmsg.SyncGroupResponse)) {
+// handle runs fn in the shard of a group, or refuses with a code when this broker does not have it.
+func (c *Coordinator) handle(now time.Time, group string, fn func(*shard) coordinator.Result, refuse func(wire.Code)) {
+	partition, err := c.PartitionFor(group)
+	if err == nil {
+		err = c.Handle(now, partition, fn)
+	}
+	if err != nil {
+		refuse(wire.CodeOf(err))
+	}
 }
 
-// Heartbeat keeps a member alive and tells it of a rebalance.
-func (c *Coordinator) Heartbeat(now time.Time, req *kmsg.HeartbeatRequest) *kmsg.HeartbeatResponse {
-	return nil
+// each calls begin for 0 to n-1 and done once all of them have called finish.
+func each(n int, begin func(i int, finish func()), done func()) {
+	var left atomic.Int64
+	left.Store(int64(n) + 1)
+	finish := func() {
+		if left.Add(-1) == 0 {
+			done()
+		}
+	}
+	for i := range n {
+		begin(i, finish)
+	}
+	finish()
 }
-
-// LeaveGroup removes members.
-func (c *Coordinator) LeaveGroup(now time.Time, req *kmsg.LeaveGroupRequest, done func(*kmsg.LeaveGroupResponse)) {
-}
-
-// OffsetCommit stores offsets. The caller has left out partitions that do not exist.
-func (c *Coordinator) OffsetCommit(now time.Time, req *kmsg.OffsetCommitRequest, done func(*kmsg.OffsetCommitResponse)) {
-}
-
-// OffsetFetch reads offsets: up to version 7 of one group, from version 8 of several. With null topics the answer has all
-// topics of the group by name; the caller leaves out those that it may not show and fills in topic ids.
-func (c *Coordinator) OffsetFetch(now time.Time, req *kmsg.OffsetFetchRequest, done func(*kmsg.OffsetFetchResponse)) {
-}
-
-// OffsetDelete removes offsets of topics that no live member subscribes to.
-func (c *Coordinator) OffsetDelete(now time.Time, req *kmsg.OffsetDeleteRequest, done func(*kmsg.OffsetDeleteResponse)) {
-}
-
-// DescribeGroups shows groups with their members.
-func (c *Coordinator) DescribeGroups(req *kmsg.DescribeGroupsRequest) *kmsg.DescribeGroupsResponse {
-	return nil
-}
-
-// ListGroups lists the groups of all partitions that are led, by name. It answers COORDINATOR_LOAD_IN_PROGRESS while one
-// of them is loading.
-func (c *Coordinator) ListGroups(req *kmsg.ListGroupsRequest) *kmsg.ListGroupsResponse { return nil }
-
-// DeleteGroups removes groups without members, and their offsets.
-func (c *Coordinator) DeleteGroups(now time.Time, req *kmsg.DeleteGroupsRequest, done func(*kmsg.DeleteGroupsResponse)) {
-}
-
-// TopicsDeleted removes the offsets of deleted topics from all groups.
-func (c *Coordinator) TopicsDeleted(now time.Time, topics []string) {}

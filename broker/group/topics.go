@@ -1,0 +1,57 @@
+package group
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/coordinator"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// TopicsDeleted removes the offsets of deleted topics from all groups, so that a topic made anew under the name does not
+// inherit them. Partitions that are loading do so once they are loaded. One goroutine calls it and what loads and unloads.
+func (c *Coordinator) TopicsDeleted(now time.Time, topics []string) {
+	for _, partition := range c.Partitions() {
+		c.deleted[partition] = append(c.deleted[partition], topics...)
+		c.forgetDeleted(now, partition)
+	}
+}
+
+// StartLoad is that of the Runtime.
+func (c *Coordinator) StartLoad(partition int32, epoch wire.LeaderEpoch) *coordinator.Load {
+	load := c.Runtime.StartLoad(partition, epoch)
+	if load != nil {
+		delete(c.deleted, partition)
+	}
+	return load
+}
+
+// FinishLoad is that of the Runtime; then the partition forgets the topics that were deleted meanwhile.
+func (c *Coordinator) FinishLoad(now time.Time, load *coordinator.Load, highWatermark wire.Offset, err error) {
+	c.Runtime.FinishLoad(now, load, highWatermark, err)
+	c.forgetDeleted(now, load.Partition())
+}
+
+func (c *Coordinator) forgetDeleted(now time.Time, partition int32) {
+	topics := c.deleted[partition]
+	if len(topics) == 0 {
+		return
+	}
+	err := c.Handle(now, partition, func(s *shard) coordinator.Result { return s.forgetTopics(topics) })
+	if wire.CodeOf(err) != wire.CoordinatorLoadInProgress {
+		delete(c.deleted, partition)
+	}
+}
+
+func (s *shard) forgetTopics(topics []string) (out coordinator.Result) {
+	out.Divisible = true
+	for _, name := range slices.Sorted(maps.Keys(s.groups)) {
+		for _, topic := range topics {
+			for _, c := range s.groups[name].offsets.topic(topic) {
+				out.Records = append(out.Records, offsetTombstone(name, topic, c.partition))
+			}
+		}
+	}
+	return out
+}
