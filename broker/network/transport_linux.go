@@ -1,0 +1,178 @@
+package network
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tidemark-io/tidemark/broker/vfs"
+)
+
+func newTransport(nc net.Conn, memory *memory, m *metrics) transport {
+	if tcp, ok := nc.(*net.TCPConn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			t := &tcpTransport{conn: tcp, raw: raw, memory: memory, metrics: m}
+			t.readReady, t.writeReady = t.readSome, t.writeSome
+			return t
+		}
+	}
+	return &plainTransport{conn: nc, memory: memory, metrics: m}
+}
+
+// tcpTransport makes its own system calls on the socket and uses the runtime's poller to wait only: so a read takes a
+// buffer when bytes are there and not before, and files leave by sendfile at explicit offsets, with no position shared
+// between readers.
+type tcpTransport struct {
+	conn    *net.TCPConn
+	raw     syscall.RawConn
+	memory  *memory
+	metrics *metrics
+
+	readReady, writeReady func(fd uintptr) bool // readSome and writeSome, made once
+
+	// What the call in progress works on and comes to.
+	in    *inbound
+	out   *outbound
+	limit time.Duration
+	timed bool // the write deadline is set
+	n     int
+	err   error
+}
+
+func (t *tcpTransport) read(in *inbound) (int, error) {
+	t.in, t.n, t.err = in, 0, nil
+	err := t.raw.Read(t.readReady)
+	if err == nil {
+		err = t.err
+	}
+	return t.n, err
+}
+
+// readSome reads once. It must try before it waits: the poller forgets what it had seen when a wait begins.
+func (t *tcpTransport) readSome(fd uintptr) bool {
+	space := t.in.space()
+	for {
+		n, err := unix.Read(int(fd), space)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err == unix.EAGAIN:
+			t.in.discard()
+			return false
+		case err != nil:
+			t.err = os.NewSyscallError("read", err)
+		case n == 0:
+			t.err = io.EOF
+		default:
+			t.in.received(n, len(space))
+			t.n = n
+		}
+		return true
+	}
+}
+
+func (t *tcpTransport) write(out *outbound, limit time.Duration) error {
+	t.out, t.limit, t.err = out, limit, nil
+	err := t.raw.Write(t.writeReady)
+	if t.timed {
+		t.timed = false
+		_ = t.conn.SetWriteDeadline(time.Time{}) // fails only on a closed connection, as the next call will
+	}
+	if err == nil {
+		err = t.err
+	}
+	return err
+}
+
+// writeSome writes until all is out or the socket takes no more.
+func (t *tcpTransport) writeSome(fd uintptr) bool {
+	for t.out.size > 0 {
+		var err error
+		if r := t.out.file(); r.File == nil {
+			err = t.sendBytes(int(fd))
+		} else if source, ok := r.File.Fd(); ok {
+			err = t.sendFile(int(fd), int(source), r)
+		} else {
+			err = t.sendCopy(int(fd), r)
+		}
+		switch err {
+		case nil, unix.EINTR:
+		case unix.EAGAIN:
+			t.startTimer()
+			return false
+		default:
+			t.err = err
+			return true
+		}
+	}
+	return true
+}
+
+// startTimer sets the deadline when the socket is full for the first time: most writes never get there.
+func (t *tcpTransport) startTimer() {
+	if !t.timed {
+		t.timed = true
+		_ = t.conn.SetWriteDeadline(time.Now().Add(allowance(t.limit, t.out.size))) // as above
+	}
+}
+
+func (t *tcpTransport) sendBytes(fd int) error {
+	var few [8][]byte
+	pieces, more := t.out.gather(few[:0])
+	flags := unix.MSG_NOSIGNAL
+	if more {
+		flags |= unix.MSG_MORE
+	}
+	var n int
+	var err error
+	if len(pieces) == 1 {
+		n, err = unix.SendmsgN(fd, pieces[0], nil, nil, flags)
+	} else {
+		n, err = unix.SendmsgBuffers(fd, pieces, nil, nil, flags)
+	}
+	if err != nil {
+		return err
+	}
+	t.out.advance(int64(n))
+	t.metrics.sentBytes.Add(float64(n))
+	return nil
+}
+
+func (t *tcpTransport) sendFile(fd, source int, r vfs.Range) error {
+	offset := r.Offset
+	n, err := unix.Sendfile(fd, source, &offset, int(r.Length))
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return fmt.Errorf("send %w: %w", errFile, io.ErrUnexpectedEOF)
+	}
+	t.out.advance(int64(n))
+	t.metrics.sentFile.Add(float64(n))
+	return nil
+}
+
+// sendCopy reads a piece anew when the socket took only part of it: files without a descriptor are in memory.
+func (t *tcpTransport) sendCopy(fd int, r vfs.Range) error {
+	b := t.memory.try(copyBytes)
+	defer t.memory.release(b)
+	n, err := readRange(r, b.b)
+	if err != nil {
+		return err
+	}
+	flags := unix.MSG_NOSIGNAL
+	if int64(n) < t.out.size {
+		flags |= unix.MSG_MORE
+	}
+	if n, err = unix.SendmsgN(fd, b.b[:n], nil, nil, flags); err != nil {
+		return err
+	}
+	t.out.advance(int64(n))
+	t.metrics.sentCopy.Add(float64(n))
+	return nil
+}
