@@ -1,0 +1,576 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tidemark-io/tidemark/broker/record"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+const commitTimeout = 5 * time.Second
+
+var start = time.Unix(1_700_000_000, 0)
+
+// register is a shard that keeps the last value of each key.
+type register struct {
+	values  map[string]string
+	timer   time.Time
+	due     Result
+	owed    []func(error)
+	loaded  time.Time
+	advance int
+}
+
+func (r *register) Replay(rec Record) error {
+	switch {
+	case string(rec.Key) == "bad":
+		return errors.New("bad key")
+	case rec.Value == nil:
+		delete(r.values, string(rec.Key))
+	default:
+		r.values[string(rec.Key)] = string(rec.Value)
+	}
+	return nil
+}
+
+func (r *register) Loaded(now time.Time) { r.loaded = now }
+
+func (r *register) Advance(now time.Time) (Result, bool) {
+	if r.timer.IsZero() || r.timer.After(now) {
+		return Result{}, false
+	}
+	r.timer = time.Time{}
+	r.advance++
+	return r.due, true
+}
+
+func (r *register) NextWake() time.Time { return r.timer }
+
+func (r *register) Unload() []func(error) { return r.owed }
+
+// memoryLog is an internal topic in memory.
+type memoryLog struct {
+	batches map[int32][]record.Batch
+	ends    map[int32]wire.Offset
+	epochs  []wire.LeaderEpoch
+	err     error
+	onEnd   func(partition int32, end wire.Offset) // moves the high watermark, when set
+}
+
+func newMemoryLog() *memoryLog {
+	return &memoryLog{batches: make(map[int32][]record.Batch), ends: make(map[int32]wire.Offset)}
+}
+
+func (l *memoryLog) Append(_ time.Time, partition int32, epoch wire.LeaderEpoch, batch record.Batch) (wire.Offset, error) {
+	if l.err != nil {
+		return 0, l.err
+	}
+	batch.SetBaseOffset(l.ends[partition])
+	l.batches[partition] = append(l.batches[partition], batch)
+	l.ends[partition] = batch.NextOffset()
+	l.epochs = append(l.epochs, epoch)
+	if l.onEnd != nil {
+		l.onEnd(partition, batch.NextOffset())
+	}
+	return batch.NextOffset(), nil
+}
+
+func (l *memoryLog) read(partition int32) iter.Seq2[record.Batch, error] {
+	return func(yield func(record.Batch, error) bool) {
+		for _, b := range l.batches[partition] {
+			if !yield(b, nil) {
+				return
+			}
+		}
+	}
+}
+
+type fixture struct {
+	t      *testing.T
+	log    *memoryLog
+	r      *Runtime[*register]
+	now    time.Time
+	wakes  []time.Time
+	shards map[int32]*register
+}
+
+// newFixture has a runtime over four partitions; the high watermark moves with the log end, unless hold is called.
+func newFixture(t *testing.T) *fixture {
+	f := &fixture{t: t, log: newMemoryLog(), now: start, shards: make(map[int32]*register)}
+	f.r = NewRuntime(Config[*register]{
+		NewShard: func(p int32) *register {
+			f.shards[p] = &register{values: make(map[string]string)}
+			return f.shards[p]
+		},
+		Appender:      f.log,
+		CommitTimeout: commitTimeout,
+		Wake:          func(at time.Time) { f.wakes = append(f.wakes, at) },
+		Logger:        slog.New(slog.DiscardHandler),
+	})
+	f.r.SetPartitionCount(4)
+	f.log.onEnd = f.r.HighWatermark
+	return f
+}
+
+// hold leaves the high watermark where it is.
+func (f *fixture) hold() { f.log.onEnd = nil }
+
+func (f *fixture) load(partition int32, epoch wire.LeaderEpoch) {
+	f.t.Helper()
+	load := f.r.StartLoad(partition, epoch)
+	if load == nil {
+		f.t.Fatalf("nothing to load for epoch %d", epoch)
+	}
+	err := load.Replay(context.Background(), f.log.read(partition))
+	f.r.FinishLoad(f.now, load, f.log.ends[partition], err)
+}
+
+// put sets a key and returns the outcomes of the reply so far.
+func (f *fixture) put(partition int32, key, value string) *outcomes {
+	o := new(outcomes)
+	err := f.r.Handle(f.now, partition, func(*register) Result {
+		return Result{Records: []Record{{Key: []byte(key), Value: []byte(value)}}, Replies: []func(error){o.add}}
+	})
+	if err != nil {
+		o.add(err)
+	}
+	return o
+}
+
+func (f *fixture) values(partition int32) string {
+	f.t.Helper()
+	var list []string
+	err := f.r.View(partition, func(r *register) {
+		for _, k := range slices.Sorted(maps.Keys(r.values)) {
+			list = append(list, k+"="+r.values[k])
+		}
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return strings.Join(list, " ")
+}
+
+// outcomes collects what a reply was called with; it must be once.
+type outcomes []error
+
+func (o *outcomes) add(err error) { *o = append(*o, err) }
+
+func (o *outcomes) String() string {
+	if len(*o) == 0 {
+		return "waits"
+	}
+	return strings.Trim(fmt.Sprint([]error(*o)), "[]")
+}
+
+func check[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func TestRepliesWaitForTheHighWatermark(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 1)
+	f.hold()
+	first, second := f.put(0, "a", "1"), f.put(0, "b", "2")
+	check(t, "state after the append", f.values(0), "a=1 b=2")
+	check(t, "first", first.String(), "waits")
+	f.r.HighWatermark(0, 1)
+	check(t, "first at 1", first.String(), "<nil>")
+	check(t, "second at 1", second.String(), "waits")
+	f.r.HighWatermark(0, 0) // never back
+	f.r.HighWatermark(0, 2)
+	check(t, "second at 2", second.String(), "<nil>")
+}
+
+func TestBarrierWaitsForWhatTheShardHasSeen(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 1)
+	ask := func(barrier bool) *outcomes {
+		o := new(outcomes)
+		if err := f.r.Handle(f.now, 0, func(*register) Result { return Result{Barrier: barrier, Replies: []func(error){o.add}} }); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	check(t, "barrier over nothing", ask(true).String(), "<nil>")
+	f.hold()
+	f.put(0, "a", "1")
+	plain, barrier := ask(false), ask(true)
+	check(t, "plain", plain.String(), "<nil>")
+	check(t, "barrier", barrier.String(), "waits")
+	f.r.HighWatermark(0, 1)
+	check(t, "barrier when committed", barrier.String(), "<nil>")
+}
+
+func TestRepliesGiveUpAfterTheCommitTimeout(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 1)
+	f.hold()
+	o := f.put(0, "a", "1")
+	check(t, "next wake", f.r.NextWake(), start.Add(commitTimeout))
+	f.r.Advance(start.Add(commitTimeout - 1))
+	check(t, "just before", o.String(), "waits")
+	f.r.Advance(start.Add(commitTimeout))
+	check(t, "at the deadline", o.String(), "COORDINATOR_NOT_AVAILABLE")
+	f.r.HighWatermark(0, 1)
+	check(t, "replies", len(*o), 1)
+	check(t, "state", f.values(0), "a=1")
+	check(t, "next wake", f.r.NextWake(), time.Time{})
+}
+
+func TestFailedAppendChangesNothing(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want wire.Code
+	}{
+		{wire.NotLeaderOrFollower, wire.NotCoordinator},
+		{wire.FencedLeaderEpoch, wire.NotCoordinator},
+		{fmt.Errorf("append: %w", wire.KafkaStorageError), wire.NotCoordinator},
+		{wire.NotEnoughReplicas, wire.CoordinatorNotAvailable},
+		{wire.NotEnoughReplicasAfterAppend, wire.CoordinatorNotAvailable},
+		{wire.UnknownTopicOrPartition, wire.CoordinatorNotAvailable},
+		{wire.RequestTimedOut, wire.CoordinatorNotAvailable},
+		{wire.MessageTooLarge, wire.UnknownServerError},
+		{wire.RecordListTooLarge, wire.UnknownServerError},
+		{wire.InvalidFetchSize, wire.UnknownServerError},
+		{errors.New("something else"), wire.UnknownServerError},
+		{wire.PolicyViolation, wire.PolicyViolation},
+	} {
+		f := newFixture(t)
+		f.load(0, 1)
+		f.put(0, "a", "1")
+		f.log.err = row.err
+		var rejected error
+		o, after := new(outcomes), new(outcomes)
+		err := f.r.Handle(f.now, 0, func(*register) Result {
+			return Result{
+				Records:  []Record{{Key: []byte("a"), Value: []byte("2")}},
+				Replies:  []func(error){o.add},
+				Rejected: func(err error) Result { rejected = err; return Result{Replies: []func(error){after.add}} },
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, row.err.Error(), (*o)[0], error(row.want))
+		check(t, "rejected with", rejected, error(row.want))
+		check(t, "reply of Rejected", after.String(), "<nil>")
+		check(t, "state", f.values(0), "a=1")
+	}
+}
+
+func TestNobodyIsAnsweredByTheWrongCoordinator(t *testing.T) {
+	f := newFixture(t)
+	check(t, "not led", f.put(0, "a", "1").String(), "NOT_COORDINATOR")
+	load := f.r.StartLoad(0, 1)
+	check(t, "loading", f.put(0, "a", "1").String(), "COORDINATOR_LOAD_IN_PROGRESS")
+	check(t, "loading, View", f.r.View(0, func(*register) {}), error(wire.CoordinatorLoadInProgress))
+	f.r.FinishLoad(f.now, load, 0, errors.New("disk gone"))
+	check(t, "failed", f.put(0, "a", "1").String(), "NOT_COORDINATOR")
+	f.load(0, 1) // the engine tries again under the same epoch
+	check(t, "loaded", f.put(0, "a", "1").String(), "<nil>")
+	f.r.Unload(0, 1)
+	check(t, "unloaded as of its own epoch", f.put(0, "a", "1").String(), "<nil>")
+	f.r.Unload(0, 2)
+	check(t, "unloaded", f.put(0, "a", "1").String(), "NOT_COORDINATOR")
+	check(t, "partitions", len(f.r.Partitions()), 0)
+	f.load(0, 3)
+	f.r.Unload(0, wire.NoLeaderEpoch)
+	check(t, "gone", f.put(0, "a", "1").String(), "NOT_COORDINATOR")
+
+	f.r.SetPartitionCount(0)
+	_, err := f.r.PartitionFor("g")
+	check(t, "no internal topic yet (BO-051)", err, error(wire.CoordinatorNotAvailable))
+}
+
+func TestUnloadAnswersWhoeverWaits(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 1)
+	f.hold()
+	waits, parked := f.put(0, "a", "1"), new(outcomes)
+	f.shards[0].owed = []func(error){parked.add}
+	f.shards[0].timer = start
+	f.r.Unload(0, 2)
+	check(t, "waiting for the high watermark", waits.String(), "NOT_COORDINATOR")
+	check(t, "parked in the shard", parked.String(), "NOT_COORDINATOR")
+	f.r.HighWatermark(0, 1)
+	f.r.Advance(start.Add(time.Hour))
+	check(t, "replies", len(*waits)+len(*parked), 2)
+	check(t, "timers of an unloaded shard", f.shards[0].advance, 0)
+}
+
+func TestLeaderEpochs(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 4)
+	f.put(0, "a", "1")
+	if f.r.StartLoad(0, 4) != nil || f.r.StartLoad(0, 3) != nil {
+		t.Error("loads again for an epoch that it has")
+	}
+	if f.r.StartLoad(0, 5) != nil {
+		t.Error("loads again although nobody else can have led")
+	}
+	f.put(0, "a", "2")
+	check(t, "epochs of the appends", fmt.Sprint(f.log.epochs), "[4 5]")
+	waits := new(outcomes)
+	f.shards[0].owed = []func(error){waits.add}
+	f.load(0, 7) // somebody led under 6
+	check(t, "waiting when the leader changed and came back", waits.String(), "NOT_COORDINATOR")
+	check(t, "state", f.values(0), "a=2")
+}
+
+func TestOvertakenLoadHasNoEffect(t *testing.T) {
+	f := newFixture(t)
+	old := f.r.StartLoad(0, 1)
+	current := f.r.StartLoad(0, 3)
+	f.r.FinishLoad(f.now, old, 0, nil)
+	check(t, "after the old one", f.put(0, "a", "1").String(), "COORDINATOR_LOAD_IN_PROGRESS")
+	f.r.FinishLoad(f.now, current, 0, nil)
+	check(t, "after the current one", f.put(0, "a", "1").String(), "<nil>")
+	f.r.FinishLoad(f.now, current, 0, errors.New("late"))
+	check(t, "finished twice", f.put(0, "a", "1").String(), "<nil>")
+	f.r.Unload(0, 4)
+	f.r.FinishLoad(f.now, current, 0, nil)
+	check(t, "finished after unload", f.put(0, "a", "1").String(), "NOT_COORDINATOR")
+}
+
+func TestLoadedStateIsNotAnsweredBeforeItIsCommitted(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 1)
+	f.hold()
+	f.put(0, "a", "1")
+	f.r.Unload(0, 2)
+	load := f.r.StartLoad(0, 3)
+	if err := load.Replay(context.Background(), f.log.read(0)); err != nil {
+		t.Fatal(err)
+	}
+	f.r.FinishLoad(f.now, load, 0, nil) // the high watermark is still behind
+	o := new(outcomes)
+	if err := f.r.Handle(f.now, 0, func(*register) Result { return Result{Barrier: true, Replies: []func(error){o.add}} }); err != nil {
+		t.Fatal(err)
+	}
+	check(t, "read", o.String(), "waits")
+	f.r.HighWatermark(0, 1)
+	check(t, "read when committed", o.String(), "<nil>")
+	check(t, "loaded at", f.shards[0].loaded, start)
+}
+
+func TestLoadLeavesOutWhatItCannotRead(t *testing.T) {
+	f := newFixture(t)
+	var batch record.Builder
+	batch.Append(0, []byte("a"), []byte("1"))
+	batch.Append(0, []byte("bad"), []byte("x"))
+	batch.Append(0, []byte("b"), []byte("2"))
+	plain, err := batch.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := record.Builder{Transactional: true, Producer: &record.Producer{ID: 7}}
+	open.Append(0, []byte("a"), []byte("uncommitted"))
+	transactional, err := open.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	marker := record.NewEndTxnMarker(7, 0, 0, record.EndTxnMarker{Type: record.Abort})
+	for _, b := range []record.Batch{plain, transactional, marker} {
+		if _, err := f.log.Append(start, 0, 0, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.load(0, 1)
+	check(t, "state", f.values(0), "a=1 b=2")
+}
+
+func TestLoadFailsOnADamagedLog(t *testing.T) {
+	f := newFixture(t)
+	load := f.r.StartLoad(2, 1)
+	check(t, "partition", load.Partition(), 2)
+	broken := errors.New("read error")
+	err := load.Replay(context.Background(), func(yield func(record.Batch, error) bool) { yield(nil, broken) })
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	f.put(2, "a", "1")
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := f.log.Append(start, 2, 0, must(t, "a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := load.Replay(ctx, f.log.read(2)); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v from a cancelled load", err)
+	}
+}
+
+func must(t *testing.T, key string) record.Batch {
+	t.Helper()
+	var b record.Builder
+	b.Append(0, []byte(key), nil)
+	batch, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batch
+}
+
+// A reply may use the runtime again, even while another Append of the same partition has just moved the high watermark.
+func TestRepliesRunWithoutLocks(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 1)
+	f.hold()
+	var order []string
+	again := func(name string) []func(error) {
+		return []func(error){func(error) {
+			order = append(order, name)
+			f.put(0, name, "again")
+			f.r.Advance(f.now)
+		}}
+	}
+	add := func(name string) {
+		err := f.r.Handle(f.now, 0, func(*register) Result {
+			return Result{Records: []Record{{Key: []byte(name), Value: []byte("1")}}, Replies: again(name)}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("first")
+	f.log.onEnd = f.r.HighWatermark
+	add("second")
+	check(t, "order", strings.Join(order, " "), "first second")
+	check(t, "state", f.values(0), "first=again second=again")
+}
+
+func TestTimers(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 1)
+	f.load(1, 1)
+	check(t, "idle", f.r.NextWake(), time.Time{})
+	arm := func(partition int32, at time.Time) {
+		err := f.r.Handle(f.now, partition, func(r *register) Result {
+			r.timer, r.due = at, Result{Records: []Record{{Key: []byte("timer"), Value: []byte("ran")}}}
+			return Result{}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	arm(0, start.Add(20))
+	arm(1, start.Add(10))
+	check(t, "next wake", f.r.NextWake(), start.Add(10))
+	arm(0, start.Add(30)) // later: nobody needs to know
+	arm(0, start.Add(15)) // sooner than the partition's last, but not than what the shell waits for: may be told, or not
+	check(t, "told", fmt.Sprint(f.wakes[:2]), fmt.Sprint([]time.Time{start.Add(20), start.Add(10)}))
+	f.r.Advance(start.Add(10))
+	check(t, "partition 0 early", f.values(0), "")
+	check(t, "partition 1", f.values(1), "timer=ran")
+	check(t, "next wake", f.r.NextWake(), start.Add(15))
+	told := len(f.wakes)
+	arm(1, start.Add(12))
+	check(t, "told again", len(f.wakes), told+1)
+}
+
+func TestDivisibleResultsBecomeSeveralBatches(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 1)
+	var records []Record
+	for i := range 10 {
+		records = append(records, Record{Key: fmt.Append(nil, i), Value: make([]byte, divisibleBytes/4)})
+	}
+	run := func(divisible bool) *outcomes {
+		o := new(outcomes)
+		if err := f.r.Handle(f.now, 0, func(*register) Result {
+			return Result{Records: records, Divisible: divisible, Replies: []func(error){o.add}}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	check(t, "reply", run(false).String(), "<nil>")
+	check(t, "batches of one piece", len(f.log.batches[0]), 1)
+	check(t, "reply", run(true).String(), "<nil>")
+	check(t, "batches of a divisible one", len(f.log.batches[0]), 1+4)
+	check(t, "records", f.log.ends[0], 20)
+}
+
+func TestPartitionForIsJavas(t *testing.T) {
+	for _, row := range []struct {
+		key  string
+		hash int32
+		n    int32
+		want int32
+	}{
+		{"", 0, 50, 0},
+		{"a", 97, 50, 47},
+		{"polygenelubricants", -2147483648, 50, 0}, // the sign bit is masked, the value not negated
+		{"my-group", -1906497762, 50, 36},
+		{"gruppe-ä", 673522898, 50, 48},
+		{"😀", 1772899, 50, 49},
+	} {
+		check(t, row.key+" hash", StringHash(row.key), row.hash)
+		check(t, row.key, PartitionFor(row.key, row.n), row.want)
+	}
+}
+
+// Whatever is asked, and whenever the leader changes: what was answered is there afterwards, nothing else than what was
+// written is, and every reply runs once.
+func TestReloadFindsWhatWasAnswered(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		f := newFixture(t)
+		f.load(0, 1)
+		epoch := wire.LeaderEpoch(1)
+		model := make(map[string]string)
+		var pending []*outcomes
+		steps := rapid.IntRange(1, 40).Draw(rt, "steps")
+		for i := range steps {
+			switch rapid.IntRange(0, 9).Draw(rt, "step") {
+			case 0:
+				f.log.err = wire.NotEnoughReplicas
+			case 1:
+				f.log.err = nil
+			case 2:
+				f.hold()
+			case 3:
+				f.log.onEnd = f.r.HighWatermark
+				f.r.HighWatermark(0, f.log.ends[0])
+			case 4:
+				epoch += 2
+				f.r.Unload(0, epoch-1)
+				f.load(0, epoch)
+			default:
+				key, value := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "key"), fmt.Sprint(i)
+				o := f.put(0, key, value)
+				if f.log.err == nil {
+					model[key] = value
+				}
+				pending = append(pending, o)
+			}
+		}
+		f.r.Unload(0, epoch+1)
+		for _, o := range pending {
+			if len(*o) != 1 {
+				rt.Fatalf("reply ran %d times", len(*o))
+			}
+		}
+		f.load(0, epoch+2)
+		var want []string
+		for _, k := range slices.Sorted(maps.Keys(model)) {
+			want = append(want, k+"="+model[k])
+		}
+		if got := f.values(0); got != strings.Join(want, " ") {
+			rt.Fatalf("got %s, want %s", got, want)
+		}
+	})
+}
