@@ -56,6 +56,7 @@ func BenchmarkVisit(b *testing.B) {
 	batch := batchOf(None, 128<<10, 100)
 	for b.Loop() {
 		v := validator{Policy: lenient, now: now, batch: batch}
+		v.expect()
 		if refused := v.visitPlain(batch.body(), len(batch)); refused != nil {
 			b.Fatal(refused)
 		}

@@ -194,15 +194,17 @@ type validator struct {
 	now   int64
 	batch Batch
 
-	maxTime   int64 // of the records visited
-	misplaced bool  // an offset delta differs from the record's place
-	errors    recordErrors
+	baseTime         int64
+	earliest, latest int64 // timestamps between them are right
+	maxTime          int64 // of the records visited
+	misplaced        bool  // an offset delta differs from the record's place
+	errors           recordErrors
 }
 
 func (v *validator) run() (Result, *Error) {
 	source := v.batch.Codec()
 	target := v.target(source)
-	v.maxTime = NoTimestamp
+	v.expect()
 	if source == None && target.Codec == None {
 		if refused := v.visitPlain(v.batch.body(), math.MaxInt32); refused != nil {
 			return Result{}, refused
@@ -277,13 +279,40 @@ func (v *validator) visitPlain(body []byte, recordMax int) *Error {
 
 // visit looks at one record: key, time and place.
 func (v *validator) visit(index int32, g glance) {
-	timestamp := v.batch.BaseTimestamp() + g.timeDelta
-	stampedByProducer := v.batch.Attributes()&appendTimeBit != 0
+	timestamp := v.baseTime + g.timeDelta
+	if timestamp < v.earliest || timestamp > v.latest || v.Compacted && !g.hasKey {
+		timestamp = v.inspect(index, g, timestamp)
+	}
+	v.maxTime = max(v.maxTime, timestamp)
+	v.misplaced = v.misplaced || g.offsetDelta != index
+}
+
+// expect sets the range of timestamps that need no closer look: all that is surely within the topic's bounds, nothing where
+// the producer claims LogAppendTime.
+func (v *validator) expect() {
+	v.baseTime, v.maxTime = v.batch.BaseTimestamp(), NoTimestamp
+	switch {
+	case v.batch.TimestampType() == LogAppendTime:
+		v.earliest, v.latest = math.MaxInt64, math.MinInt64
+	case v.AppendTime:
+		v.earliest, v.latest = math.MinInt64, math.MaxInt64
+	default:
+		v.earliest, v.latest = 0, v.now
+		if v.BeforeMaxMs < v.now {
+			v.earliest = v.now - v.BeforeMaxMs
+		}
+		if v.AfterMaxMs <= math.MaxInt64-v.now {
+			v.latest = v.now + v.AfterMaxMs
+		}
+	}
+}
+
+// inspect finds out what is wrong with a record, if anything, and returns its timestamp.
+func (v *validator) inspect(index int32, g glance, timestamp int64) int64 {
+	stampedByProducer := v.batch.TimestampType() == LogAppendTime
 	if stampedByProducer {
 		timestamp = v.batch.MaxTimestamp()
 	}
-	v.misplaced = v.misplaced || g.offsetDelta != index
-	v.maxTime = max(v.maxTime, timestamp)
 	switch {
 	case v.Compacted && !g.hasKey:
 		v.errors.add(index, wire.InvalidRecord, "Compacted topic cannot accept message without key in topic partition %s",
@@ -299,6 +328,7 @@ func (v *validator) visit(index int32, g glance) {
 			"Invalid timestamp type in message with offset %d. Producer should not set timestamp type to LogAppendTime.",
 			g.offsetDelta)
 	}
+	return timestamp
 }
 
 // inTime tells whether a timestamp is within the topic's bounds; the arithmetic wraps as Kafka's does.

@@ -2,29 +2,45 @@ package record
 
 import "encoding/binary"
 
+const (
+	// maxVarint is the longest encoding of an int32 that Kafka takes.
+	maxVarint = 5
+	// maxVarlong is the longest encoding of an int64.
+	maxVarlong = binary.MaxVarintLen64
+)
+
+// readVarint reads a zigzag varint that fits 32 bits; n is 0 when b holds none.
+func readVarint(b []byte) (v int32, n int) {
+	if u, n := readShort(b, 0); n > 0 {
+		return unzigzag(u), n
+	}
+	return readLongVarint(b)
+}
+
 // readVarlong reads a zigzag varint of up to ten bytes; n is 0 when b holds none.
 func readVarlong(b []byte) (v int64, n int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		return int64(b[0]>>1) ^ -int64(b[0]&1), 1
+	if u, n := readShort(b, 0); n > 0 {
+		return int64(unzigzag(u)), n
 	}
 	return readLongVarlong(b)
 }
 
-func readLongVarlong(b []byte) (int64, int) {
-	v, n := binary.Varint(b)
-	return v, max(n, 0)
-}
-
-// maxVarint is the longest encoding of an int32 that Kafka takes.
-const maxVarint = 5
-
-// readVarint reads a zigzag varint that fits 32 bits; n is 0 when b holds none.
-func readVarint(b []byte) (v int32, n int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		return int32(b[0]>>1) ^ -int32(b[0]&1), 1
+// readShort reads a varint of one or two bytes, as most are; n is 0 for a longer one. It is small enough to be inlined,
+// which is what the visit of a record costs or saves.
+func readShort(b []byte, at int) (u uint32, n int) {
+	if at < len(b) {
+		low := b[at]
+		if low < 0x80 {
+			return uint32(low), 1
+		}
+		if at++; at < len(b) && b[at] < 0x80 {
+			return uint32(low&0x7f) | uint32(b[at])<<7, 2
+		}
 	}
-	return readLongVarint(b)
+	return 0, 0
 }
+
+func unzigzag(u uint32) int32 { return int32(u>>1) ^ -int32(u&1) }
 
 func readLongVarint(b []byte) (int32, int) {
 	v, n := binary.Varint(b[:min(len(b), maxVarint)])
@@ -34,5 +50,7 @@ func readLongVarint(b []byte) (int32, int) {
 	return int32(v), n
 }
 
-// maxVarlong is the longest encoding of an int64.
-const maxVarlong = binary.MaxVarintLen64
+func readLongVarlong(b []byte) (int64, int) {
+	v, n := binary.Varint(b)
+	return v, max(n, 0)
+}
