@@ -344,7 +344,11 @@ func (v *validator) inTime(timestamp int64) bool {
 func (v *validator) rewrite(source Codec, target Compression) (Result, *Error) {
 	body, recordMax := v.batch.body(), math.MaxInt32
 	if source != None {
-		buffer, err := decompress(source, body, maxRewritten)
+		unfoldMax := maxRewritten
+		if target.Codec == None {
+			unfoldMax = min(unfoldMax, v.MaxMessageBytes) // more could not be stored
+		}
+		buffer, err := decompress(source, body, unfoldMax)
 		switch {
 		case errors.Is(err, ErrTooLarge):
 			return Result{}, errBatchTooBig

@@ -12,7 +12,7 @@ func (v *validator) visitCompressed(codec Codec) *Error {
 	defer w.release()
 	var refused *Error
 	err := w.unfold(codec, v.batch.body(), func(r io.Reader) error {
-		s := stream{from: r, window: w.window[:]}
+		s := stream{from: r, window: w.window[:], left: maxUnfolded}
 		refused = v.visitStream(&s)
 		if s.err != io.EOF {
 			return s.err
@@ -52,6 +52,7 @@ type stream struct {
 	window []byte
 	lo, hi int // what is read and not used is window[lo:hi]
 	total  int // bytes read
+	left   int // bytes that may yet be read
 	err    error
 }
 
@@ -67,7 +68,7 @@ func (s *stream) fill(n int) bool {
 		got, s.err = s.from.Read(s.window[s.hi:])
 		s.hi += got
 		s.total += got
-		if s.total > maxUnfolded {
+		if s.left -= got; s.left < 0 {
 			s.err = ErrTooLarge
 		}
 	}
