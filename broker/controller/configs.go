@@ -81,6 +81,9 @@ func (s *step) edit(e edit) error {
 	if err := s.checkConfigs(resource, next); err != nil {
 		return err
 	}
+	if err := s.checkMinISR(resource, e.ops, next); err != nil {
+		return err
+	}
 	if records := configRecords(resource, s.image.Configs(resource), next); len(records) > 0 {
 		s.add(records...)
 	}
@@ -150,10 +153,7 @@ func (s *step) checkConfigs(r metadata.ConfigResource, next map[string]string) e
 		}
 		return nil
 	case metadata.BrokerResource:
-		if err := config.ValidateBroker(s.effectiveConfig(), next, r.Name != ""); err != nil {
-			return err
-		}
-		return s.checkMinISR(r, next)
+		return config.ValidateBroker(s.effectiveConfig(), next, r.Name != "")
 	case metadata.GroupResource:
 		return config.ValidateGroup(s.effectiveConfig(), next)
 	case metadata.ClientMetricsResource:
@@ -163,11 +163,14 @@ func (s *step) checkConfigs(r metadata.ConfigResource, next map[string]string) e
 }
 
 // checkMinISR keeps one minimum for the whole cluster.
-func (s *step) checkMinISR(r metadata.ConfigResource, next map[string]string) error {
-	was, had := s.image.Configs(r)[minInSyncReplicas]
-	is, has := next[minInSyncReplicas]
+func (s *step) checkMinISR(r metadata.ConfigResource, ops []config.Op, next map[string]string) error {
+	if r.Type != metadata.BrokerResource {
+		return nil
+	}
+	_, had := s.image.Configs(r)[minInSyncReplicas]
+	_, has := next[minInSyncReplicas]
 	switch {
-	case r.Name != "" && (had != has || was != is):
+	case r.Name != "" && slices.ContainsFunc(ops, func(op config.Op) bool { return op.Name == minInSyncReplicas }):
 		return refusal(wire.InvalidConfig, "Broker-level min.insync.replicas cannot be altered while ELR is enabled.")
 	case r.Name == "" && had && !has:
 		return refusal(wire.InvalidConfig, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")

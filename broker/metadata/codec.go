@@ -117,10 +117,7 @@ func MarshalRecord(r Record) ([]byte, error) {
 
 // UnmarshalRecord reads what MarshalRecord wrote. A type, a version or a field that this version doesn't know is an error.
 func UnmarshalRecord(data []byte) (Record, error) {
-	var head struct {
-		Type    string `json:"type"`
-		Version *int   `json:"version"`
-	}
+	head := typed{Version: -1}
 	if err := json.Unmarshal(data, &head); err != nil {
 		return nil, fmt.Errorf("decode metadata record: %w", err)
 	}
@@ -129,7 +126,7 @@ func UnmarshalRecord(data []byte) (Record, error) {
 		return nil, fmt.Errorf("unknown metadata record type %q", head.Type)
 	}
 	target, r := kind()
-	if highest := r.recordType().version; head.Version == nil || *head.Version < 0 || *head.Version > highest {
+	if highest := r.recordType().version; head.Version < 0 || head.Version > highest {
 		return nil, fmt.Errorf("%s record: version is missing or not in 0..%d", head.Type, highest)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
