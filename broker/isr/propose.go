@@ -29,8 +29,8 @@ func (s *State) Tick(now time.Time) (Proposal, bool) {
 }
 
 // Decided takes the partition's state from the controller: the answer to a proposal, or that of a newer image. An older state
-// changes nothing; an answer with our own partition epoch says that there was nothing to decide. It tells whether the high
-// watermark moved.
+// changes nothing; an answer with our own partition epoch says that there was nothing to decide. Replicas are nil where they
+// are as before. It tells whether the high watermark moved.
 func (s *State) Decided(now time.Time, partitionEpoch int32, replicas, isr []wire.BrokerID) bool {
 	if partitionEpoch < s.partitionEpoch {
 		return false
@@ -38,7 +38,9 @@ func (s *State) Decided(now time.Time, partitionEpoch int32, replicas, isr []wir
 	s.settle()
 	s.partitionEpoch = partitionEpoch
 	s.isr = slices.Clone(isr)
-	s.setReplicas(now, replicas)
+	if replicas != nil {
+		s.setReplicas(now, replicas)
+	}
 	return s.raiseHighWatermark(now)
 }
 

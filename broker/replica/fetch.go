@@ -3,6 +3,8 @@ package replica
 import (
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/isr"
+	"github.com/tidemark-io/tidemark/broker/log"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -19,7 +21,7 @@ const (
 // The replica ids of those who are no replica.
 const (
 	ConsumerID          wire.BrokerID = -1
-	DebuggingConsumerID wire.BrokerID = -2 // reads up to the log end, from leaders and followers
+	DebuggingConsumerID wire.BrokerID = -2 // fetches like a consumer, but asks for log ends
 )
 
 // FetchRequest is what a consumer or a follower wants to read. Partitions are served in their order.
@@ -35,13 +37,14 @@ type FetchRequest struct {
 	Partitions  []FetchPartition
 }
 
-// FetchPartition is what is asked of one partition, named by topic or, where Topic is empty, by topic id.
+// FetchPartition is what is asked of one partition.
 type FetchPartition struct {
+	ByID               bool // named by TopicID (Fetch v13), else by Topic
 	Topic              string
 	TopicID            wire.TopicID
 	Partition          int32
-	CurrentLeaderEpoch wire.LeaderEpoch // NoLeaderEpoch: not checked
-	LastFetchedEpoch   wire.LeaderEpoch // NoLeaderEpoch: not checked
+	CurrentLeaderEpoch wire.LeaderEpoch // negative: not checked
+	LastFetchedEpoch   wire.LeaderEpoch // negative: not checked
 	FetchOffset        wire.Offset
 	LogStartOffset     wire.Offset // the follower's; NoOffset from consumers
 	MaxBytes           int32
@@ -56,8 +59,8 @@ type FetchResult struct {
 	Diverging            EpochEnd      // where the follower's log departs from ours; Epoch is NoLeaderEpoch if it doesn't
 	PreferredReadReplica wire.BrokerID // NoBroker: stay here
 	Leader               LeaderHint    // set with NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH
-	// Aborted lists the aborted transactions within Records for ReadCommitted: empty and not nil where there are none, nil
-	// (null on the wire) for ReadUncommitted and with an error.
+	// Aborted lists the aborted transactions within Records for ReadCommitted; empty and not nil where there are none, and
+	// for partitions that are not known. It is nil (null on the wire) for ReadUncommitted and with other errors.
 	Aborted []AbortedTransaction
 	Records vfs.Range // batches as they lie in the log; the receiver releases it
 }
@@ -68,6 +71,9 @@ type EpochEnd struct {
 	Offset wire.Offset
 }
 
+// noEpochEnd stands for "not known" and "none".
+var noEpochEnd = EpochEnd{Epoch: wire.NoLeaderEpoch, Offset: wire.NoOffset}
+
 // AbortedTransaction says from which offset on the batches of a producer were aborted, up to its next abort marker.
 type AbortedTransaction struct {
 	ProducerID  wire.ProducerID
@@ -76,8 +82,272 @@ type AbortedTransaction struct {
 
 // Fetch reads, and calls done with a result for each of r.Partitions in their order: at once when there is enough to say
 // (r.MinBytes are there, an error, a diverging epoch, no time to wait), else when an append or a high watermark makes it so,
-// at the latest after r.MaxWait. done runs once, before or after Fetch returns. r must not change until then; results and
-// the ranges in them are done's to release.
+// at the latest after r.MaxWait. done runs once, before or after Fetch returns. r must not change until then, but for Topic
+// of partitions named by id, which Fetch fills in; results and the ranges in them are done's to release.
 func (m *Manager) Fetch(now time.Time, r *FetchRequest, done func([]FetchResult)) {
-	panic("soon")
+	read := m.read(r)
+	if r.ReplicaID >= 0 {
+		m.followed(now, r, &read)
+	}
+	if r.MaxWait <= 0 || read.answers(r) {
+		done(read.results)
+		return
+	}
+	read.release()
+	op := &delayedFetch{manager: m, request: r, waits: read.waits, done: done}
+	keys := make([]*partition, len(read.waits))
+	for i := range read.waits {
+		keys[i] = read.waits[i].partition
+	}
+	m.park(now, &m.fetches, op, keys, now.Add(r.MaxWait))
 }
+
+// followed records what a follower's fetch says about it.
+func (m *Manager) followed(now time.Time, r *FetchRequest, read *fetched) {
+	for _, w := range read.waits {
+		asked := &r.Partitions[w.row]
+		if result := &read.results[w.row]; result.Code != wire.None || result.Diverging != noEpochEnd {
+			continue
+		}
+		code := m.followerFetched(now, w.partition, isr.Fetch{
+			Broker: r.ReplicaID, BrokerEpoch: r.ReplicaEpoch, LogEndOffset: asked.FetchOffset, LogStart: asked.LogStartOffset,
+		})
+		if code != wire.None {
+			read.fail(w.row, code)
+		}
+	}
+}
+
+// fetched is the outcome of one look at all partitions of a request.
+type fetched struct {
+	results []FetchResult
+	waits   []fetchWait // the partitions that are here, or should be
+	bytes   int64
+	urgent  bool // there is something to say however few the bytes are
+}
+
+// fetchWait is a partition that a fetch may have to wait for, and its role when it was looked at.
+type fetchWait struct {
+	row       int
+	partition *partition
+	role      *role
+}
+
+// answers tells whether the request is answered with this.
+func (f *fetched) answers(r *FetchRequest) bool {
+	return f.urgent || len(f.waits) == 0 || f.bytes >= int64(r.MinBytes)
+}
+
+func (f *fetched) release() {
+	for i := range f.results {
+		if f.results[i].Records.Release != nil {
+			f.results[i].Records.Release()
+		}
+	}
+}
+
+// fail replaces a result.
+func (f *fetched) fail(row int, code wire.Code) {
+	r := &f.results[row]
+	f.bytes -= r.Records.Length
+	if r.Records.Release != nil {
+		r.Records.Release()
+	}
+	*r = fetchFailure(code)
+	f.urgent = true
+}
+
+// fetchFailure is the answer with an error. Kafka writes an empty list of aborted transactions where it refuses a partition
+// before it looks for a replica, and null elsewhere.
+func fetchFailure(code wire.Code) FetchResult {
+	r := FetchResult{
+		Code: code, HighWatermark: wire.NoOffset, LastStableOffset: wire.NoOffset, LogStartOffset: wire.NoOffset,
+		Diverging: noEpochEnd, PreferredReadReplica: wire.NoBroker,
+	}
+	switch code {
+	case wire.UnknownTopicOrPartition, wire.UnknownTopicID, wire.UnsupportedCompressionType:
+		r.Aborted = []AbortedTransaction{}
+	}
+	return r
+}
+
+// read looks at every partition once. A partition that is not known does not make the others' fetch urgent: a consumer that
+// asks for a deleted topic beside others must not spin.
+func (m *Manager) read(r *FetchRequest) fetched {
+	s := m.state.Load()
+	f := fetched{results: make([]FetchResult, len(r.Partitions)), waits: make([]fetchWait, 0, len(r.Partitions))}
+	left := min(int(r.MaxBytes), m.config.Load().FetchMaxBytes)
+	for i := range r.Partitions {
+		asked, result := &r.Partitions[i], &f.results[i]
+		p, code := s.findNamed(asked.ByID, asked.Topic, asked.TopicID, asked.Partition)
+		if code == wire.UnknownTopicOrPartition || code == wire.UnknownTopicID {
+			*result = fetchFailure(code)
+			continue
+		}
+		if p != nil {
+			asked.Topic = p.tp.Topic
+			current := p.role.Load()
+			f.waits = append(f.waits, fetchWait{row: i, partition: p, role: current})
+			var more bool
+			more, code = current.read(r, asked, min(int(asked.MaxBytes), left), f.bytes == 0, result)
+			f.urgent = f.urgent || more
+		}
+		if code != wire.None {
+			*result = fetchFailure(code)
+			if code == wire.NotLeaderOrFollower || code == wire.FencedLeaderEpoch {
+				result.Leader = s.hint(asked.ByID, asked.Topic, asked.TopicID, asked.Partition)
+			}
+		}
+		f.urgent = f.urgent || code != wire.None || result.Diverging != noEpochEnd
+		f.bytes += result.Records.Length
+		left = max(0, left-int(result.Records.Length))
+	}
+	return f
+}
+
+// read reads from one partition: up to limit bytes, or one batch where first is set and that is larger. It tells whether there
+// is more, in the next segment, so that waiting would not bring more bytes into one answer.
+func (r *role) read(f *FetchRequest, asked *FetchPartition, limit int, first bool, result *FetchResult) (more bool, code wire.Code) {
+	if code := r.checkFetch(f, asked); code != wire.None {
+		return false, code
+	}
+	if limit < 0 {
+		return false, wire.UnknownServerError // what Kafka makes of a negative limit
+	}
+	at := positions(r.log)
+	*result = FetchResult{
+		HighWatermark: at.HighWatermark, LastStableOffset: at.LastStableOffset, LogStartOffset: at.LogStartOffset,
+		Diverging: noEpochEnd, PreferredReadReplica: wire.NoBroker,
+	}
+	if f.readsCommitted() {
+		result.Aborted = []AbortedTransaction{}
+	}
+	if asked.FetchOffset < at.LogStartOffset || asked.FetchOffset > at.LogEndOffset {
+		return false, wire.OffsetOutOfRange
+	}
+	if asked.LastFetchedEpoch >= 0 {
+		epoch, end := r.log.EndOffsetForEpoch(asked.LastFetchedEpoch)
+		if epoch == wire.NoLeaderEpoch || end == wire.NoOffset {
+			return false, wire.OffsetOutOfRange
+		}
+		if epoch < asked.LastFetchedEpoch || end < asked.FetchOffset {
+			result.Diverging = EpochEnd{Epoch: epoch, Offset: end}
+			return false, wire.None
+		}
+	}
+	upTo := f.upTo(at)
+	if asked.FetchOffset >= upTo || limit == 0 && !first {
+		return false, wire.None
+	}
+	got, err := r.log.Read(log.ReadRequest{From: asked.FetchOffset, UpTo: upTo, MaxBytes: limit, MinOneBatch: first})
+	if err != nil {
+		return false, wire.CodeOf(err)
+	}
+	if got.Range.Length == 0 {
+		return false, wire.None
+	}
+	if got.Range.Length < int64(got.FirstBatch) { // less than a batch is of no use to a consumer that can wait for its turn
+		got.Range.Release()
+		return false, wire.None
+	}
+	if f.readsCommitted() {
+		if err := r.addAborted(asked.FetchOffset, r.log.UpperOffset(got), result); err != nil {
+			got.Range.Release()
+			return false, wire.CodeOf(err)
+		}
+	}
+	result.Records = got.Range
+	more = got.Range.Length < min(int64(limit), int64(f.MinBytes)) && r.log.UpperOffset(got) < upTo
+	return more, wire.None
+}
+
+// addAborted lists the aborted transactions between two offsets.
+func (r *role) addAborted(from, to wire.Offset, result *FetchResult) error {
+	aborted, err := r.log.AbortedTransactions(from, to)
+	if err != nil {
+		return err
+	}
+	for _, t := range aborted {
+		result.Aborted = append(result.Aborted, AbortedTransaction{ProducerID: t.ProducerID, FirstOffset: t.First})
+	}
+	return nil
+}
+
+// checkFetch tells whether the partition can be read here at all.
+func (r *role) checkFetch(f *FetchRequest, asked *FetchPartition) wire.Code {
+	switch {
+	case !f.ZstdAllowed && r.settings.topic.CompressionType == "zstd":
+		return wire.UnsupportedCompressionType
+	case r.log == nil && !r.gone:
+		return wire.KafkaStorageError
+	}
+	if asked.CurrentLeaderEpoch >= 0 {
+		if code := r.checkEpoch(asked.CurrentLeaderEpoch); code != wire.None {
+			return code
+		}
+	}
+	return r.checkLeader()
+}
+
+func (f *FetchRequest) readsCommitted() bool { return f.ReplicaID < 0 && f.Isolation == ReadCommitted }
+
+// upTo is the first offset that is not shown.
+func (f *FetchRequest) upTo(at Positions) wire.Offset {
+	switch {
+	case f.ReplicaID >= 0:
+		return at.LogEndOffset
+	case f.Isolation == ReadCommitted:
+		return at.LastStableOffset
+	default:
+		return at.HighWatermark
+	}
+}
+
+// delayedFetch is a request that waits for more to say.
+type delayedFetch struct {
+	manager *Manager
+	request *FetchRequest
+	waits   []fetchWait
+	read    *fetched // with which it completes, where TryComplete had to read to know
+	done    func([]FetchResult)
+}
+
+// TryComplete tells whether there is enough to say.
+func (d *delayedFetch) TryComplete(time.Time) bool {
+	news := false
+	for i := range d.waits {
+		w := &d.waits[i]
+		if w.partition.role.Load() != w.role {
+			return true // leader, epoch, log or topic changed: whatever it is, the answer says so
+		}
+		if w.role.log == nil {
+			continue
+		}
+		news = news || d.request.upTo(positions(w.role.log)) > d.request.Partitions[w.row].FetchOffset
+	}
+	if !news {
+		return false
+	}
+	if d.request.MinBytes <= 1 {
+		return true
+	}
+	read := d.manager.read(d.request)
+	if !read.answers(d.request) {
+		read.release()
+		return false
+	}
+	d.read = &read
+	return true
+}
+
+// Complete answers.
+func (d *delayedFetch) Complete(time.Time) {
+	if d.read == nil {
+		read := d.manager.read(d.request)
+		d.read = &read
+	}
+	d.done(d.read.results)
+}
+
+// Expire answers with what there is.
+func (d *delayedFetch) Expire(now time.Time) { d.Complete(now) }

@@ -1,0 +1,368 @@
+package replica
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/isr"
+	"github.com/tidemark-io/tidemark/broker/log"
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// SetConfig changes the broker's settings: defaults of topics, limits. It comes before the Apply of the image that brought
+// the change.
+func (m *Manager) SetConfig(now time.Time, c *config.Broker) {
+	m.config.Store(c)
+	m.update(now, nil, false, func(u *update) {
+		for _, t := range u.next.byName {
+			u.reconfigure(t)
+		}
+		u.next.each(func(p *partition) {
+			p.change(func(s *isr.State) bool { s.SetLagTimeMax(lagTimeMax(c)); return false })
+		})
+	})
+}
+
+// Apply takes over a newer image, of which delta says what changed: it creates logs, becomes leader or follower, takes new
+// topic configs, and gives up and deletes the logs of topics whose deletion is in the image (under the topic id that was
+// deleted, and no other). It touches the disk. Calls must not overlap and follow the order of the images. Partitions whose
+// log can't be opened answer KAFKA_STORAGE_ERROR; that is logged and is no error of Apply.
+func (m *Manager) Apply(now time.Time, image *metadata.Image, delta metadata.Delta) {
+	m.update(now, image, len(delta.Topics) > 0, func(u *update) {
+		for i := range delta.Topics {
+			if d := &delta.Topics[i]; d.After == nil {
+				u.removeTopic(d.Before)
+			} else {
+				u.changeTopic(d)
+			}
+		}
+		for _, r := range delta.Configs {
+			if t := u.next.byName[r.Name]; t != nil && r.Type == metadata.TopicResource {
+				u.reconfigure(t)
+			}
+		}
+		for i := range delta.Brokers {
+			u.brokerChanged(delta.Brokers[i].ID)
+		}
+	})
+}
+
+// SetStraysAside renames the logs on disk that no partition of the image accounts for: nobody has committed their deletion
+// (safety.md 9). It is for the start, after the image has caught up with the metadata log.
+func (m *Manager) SetStraysAside(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.state.Load()
+	for _, l := range m.logs.Logs() {
+		tp := l.TopicPartition()
+		if p, _ := s.find(tp.Topic, tp.Partition); p == nil || p.topicID != l.TopicID() {
+			m.setAside(now, l)
+		}
+	}
+}
+
+// Placements says where logs lie, as far as the image does not say so yet: the controller is to be told (KIP-858).
+func (m *Manager) Placements() []metadata.DirectoryAssignment {
+	ids := m.directoryIDs()
+	var unknown []metadata.DirectoryAssignment
+	for _, p := range m.state.Load().sorted() {
+		r := p.role.Load()
+		if r.log == nil {
+			continue
+		}
+		if id := ids[path.Dir(r.log.Dir())]; id != "" && r.metadata.DirectoryOf(m.self) != id {
+			unknown = append(unknown, metadata.DirectoryAssignment{TopicID: p.topicID, Partition: p.tp.Partition, Directory: id})
+		}
+	}
+	return unknown
+}
+
+// directoryIDs gives the ids of the log directories that are online, by path.
+func (m *Manager) directoryIDs() map[string]string {
+	ids := map[string]string{}
+	for _, d := range m.logs.Dirs() {
+		if d.Err == nil {
+			ids[d.Path] = d.ID.String()
+		}
+	}
+	return ids
+}
+
+// update is a step from one state to the next, under Manager.mu.
+type update struct {
+	m       *Manager
+	now     time.Time
+	next    *state
+	touched []*partition // whose waiting requests must look again
+}
+
+// update makes and publishes the next state: of image, or of the present one where image is nil. f may change its topics only
+// where topics says so. Who waits is woken after that, so
+// that whoever looks again finds each partition as it now is.
+func (m *Manager) update(now time.Time, image *metadata.Image, topics bool, f func(*update)) {
+	u := &update{m: m, now: now}
+	m.mu.Lock()
+	old := m.state.Load()
+	if image == nil {
+		image = old.image
+	}
+	u.next = &state{image: image, byName: old.byName, byID: old.byID}
+	if topics {
+		u.next.byName, u.next.byID = maps.Clone(old.byName), maps.Clone(old.byID)
+	}
+	f(u)
+	m.state.Store(u.next)
+	m.isr.reset(now, u.next, lagTimeMax(m.config.Load()))
+	m.mu.Unlock()
+	for _, p := range u.touched {
+		m.changed(now, p)
+	}
+}
+
+func (m *Manager) setAside(now time.Time, l *log.Log) {
+	tp := l.TopicPartition()
+	m.logger.Warn("log is of no partition that is known here and is set aside",
+		"topic", tp.Topic, "partition", tp.Partition, "topic_id", l.TopicID().String())
+	if err := m.logs.MarkStray(now, tp); err != nil {
+		m.logger.Error("log can't be set aside", "topic", tp.Topic, "partition", tp.Partition, "err", err)
+	}
+}
+
+// removeTopic takes a deleted topic away, also where only its logs are here.
+func (u *update) removeTopic(before *metadata.Topic) {
+	if t := u.next.byID[before.ID]; t != nil {
+		for _, p := range t.partitions {
+			if p != nil {
+				u.retire(p)
+			}
+		}
+		u.drop(t)
+	}
+	for index := range before.Partitions {
+		tp := wire.TopicPartition{Topic: before.Name, Partition: int32(index)}
+		if l, ok := u.m.logs.Get(tp); ok && l.TopicID() == before.ID {
+			if err := u.m.logs.Delete(u.now, tp); err != nil {
+				u.m.logger.Error("log can't be deleted", "topic", tp.Topic, "partition", tp.Partition, "err", err)
+			}
+		}
+	}
+}
+
+// retire ends a partition's time on this broker. Its log stays where it is.
+func (u *update) retire(p *partition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := *p.role.Load()
+	r.log, r.gone, r.leads = nil, true, false
+	p.role.Store(&r)
+	p.isr = nil
+	u.touched = append(u.touched, p)
+}
+
+func (u *update) drop(t *topic) {
+	if u.next.byName[t.name] == t {
+		delete(u.next.byName, t.name)
+	}
+	delete(u.next.byID, t.id)
+}
+
+// changeTopic takes over a new topic, or new states of its partitions.
+func (u *update) changeTopic(d *metadata.TopicDelta) {
+	t := &topic{name: d.After.Name, id: d.After.ID, partitions: make([]*partition, len(d.After.Partitions))}
+	var set *settings
+	if old := u.next.byID[t.id]; old != nil {
+		copy(t.partitions, old.partitions)
+		set = old.settings()
+	}
+	for i := range d.Partitions {
+		pd := &d.Partitions[i]
+		at := &t.partitions[pd.Index]
+		switch {
+		case pd.After == nil:
+		case slices.Contains(pd.After.Replicas, u.m.self):
+			if set == nil {
+				set = u.m.settingsOf(u.next.image, t.name)
+			}
+			if *at == nil {
+				*at = newPartition(t, pd.Index)
+			}
+			u.become(*at, pd.After, set)
+		case *at != nil: // assigned elsewhere. The log is kept: only a topic's deletion removes data
+			l := (*at).role.Load().log
+			u.retire(*at)
+			if l != nil {
+				u.m.setAside(u.now, l)
+			}
+			*at = nil
+		}
+	}
+	if slices.ContainsFunc(t.partitions, func(p *partition) bool { return p != nil }) {
+		u.next.byName[t.name], u.next.byID[t.id] = t, t
+	} else {
+		u.drop(t)
+	}
+}
+
+func newPartition(t *topic, index int32) *partition {
+	tp := wire.TopicPartition{Topic: t.name, Partition: index}
+	return &partition{tp: tp, topicID: t.id, internal: wire.IsInternalTopic(t.name)}
+}
+
+// settings of the topic as its partitions have them, or nil.
+func (t *topic) settings() *settings {
+	for _, p := range t.partitions {
+		if p != nil {
+			return p.role.Load().settings
+		}
+	}
+	return nil
+}
+
+func (m *Manager) settingsOf(image *metadata.Image, name string) *settings {
+	overrides := image.Configs(metadata.ConfigResource{Type: metadata.TopicResource, Name: name})
+	resolved, err := config.ResolveTopic(m.config.Load(), overrides)
+	if err != nil {
+		m.logger.Error("topic config is taken only in part", "topic", name, "err", err)
+	}
+	return newSettings(resolved)
+}
+
+// reconfigure gives a topic's partitions the config that it has now.
+func (u *update) reconfigure(t *topic) {
+	set := u.m.settingsOf(u.next.image, t.name)
+	for _, p := range t.partitions {
+		if p == nil {
+			continue
+		}
+		p.mu.Lock()
+		r := *p.role.Load()
+		r.settings = set
+		if r.log != nil {
+			r.log.UpdateConfig(set.topic)
+		}
+		p.role.Store(&r)
+		p.mu.Unlock()
+		if p.change(func(s *isr.State) bool { return s.SetMinISR(u.now, set.topic.MinInSyncReplicas) }) {
+			u.touched = append(u.touched, p)
+		}
+	}
+}
+
+// become makes a partition leader or follower in the state of the image.
+func (u *update) become(p *partition, state *metadata.Partition, set *settings) {
+	before := p.role.Load()
+	r := &role{leaderEpoch: state.LeaderEpoch, leads: state.Leader == u.m.self, metadata: state, settings: set}
+	if before != nil {
+		r.log = before.log
+	}
+	if r.log == nil {
+		r.log = u.m.openLog(u.now, p, state, set)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	defer p.role.Store(r)
+	u.touched = append(u.touched, p)
+	switch {
+	case r.log == nil || !r.leads:
+		p.isr = nil
+	case before != nil && p.isr != nil && before.leaderEpoch == state.LeaderEpoch:
+		r.epochStart = before.epochStart
+		if p.isr.Decided(u.now, state.PartitionEpoch, state.Replicas, state.ISR) {
+			r.log.UpdateHighWatermark(p.isr.HighWatermark())
+		}
+	default:
+		u.lead(p, r)
+	}
+}
+
+// lead begins a leadership. Partition.mu is held.
+func (u *update) lead(p *partition, r *role) {
+	r.log.AssignEpochStart(r.leaderEpoch)
+	r.epochStart = r.log.EndOffset()
+	p.isr = isr.New(u.now, isr.Leadership{
+		Self:           u.m.self,
+		LeaderEpoch:    r.leaderEpoch,
+		PartitionEpoch: r.metadata.PartitionEpoch,
+		Replicas:       r.metadata.Replicas,
+		ISR:            r.metadata.ISR,
+		EpochStart:     r.epochStart,
+		LogEndOffset:   r.epochStart,
+		HighWatermark:  r.log.HighWatermark(),
+		MinISR:         r.settings.topic.MinInSyncReplicas,
+		LagTimeMax:     lagTimeMax(u.m.config.Load()),
+	})
+	for _, broker := range r.metadata.Replicas {
+		p.isr.SetLiveness(u.now, broker, livenessOf(u.next.image, broker))
+	}
+	r.log.UpdateHighWatermark(p.isr.HighWatermark())
+}
+
+// openLog finds or makes the log of a partition; nil when that fails, or when the log is in a directory that is not there:
+// to begin an empty one elsewhere would lose what it holds.
+func (m *Manager) openLog(now time.Time, p *partition, state *metadata.Partition, set *settings) *log.Log {
+	l, ok := m.logs.Get(p.tp)
+	if ok && l.TopicID() != p.topicID { // of a topic of the same name whose deletion nobody has told us of
+		m.setAside(now, l)
+		ok = false
+	}
+	if ok {
+		l.UpdateConfig(set.topic)
+		return l
+	}
+	if directory := state.DirectoryOf(m.self); directory != "" && !slices.Contains(slices.Collect(maps.Values(m.directoryIDs())), directory) {
+		m.logger.Error("log is in a directory that is offline", "topic", p.tp.Topic, "partition", p.tp.Partition, "directory_id", directory)
+		return nil
+	}
+	l, err := m.logs.Create(now, p.tp, p.topicID, set.topic)
+	if err != nil {
+		m.logger.Error("log can't be created", "topic", p.tp.Topic, "partition", p.tp.Partition, "err", err)
+		return nil
+	}
+	return l
+}
+
+// reopen tries again to open logs that could not be: there may be room by now.
+func (m *Manager) reopen(now time.Time) {
+	var missing []*partition
+	m.state.Load().each(func(p *partition) {
+		if p.role.Load().log == nil {
+			missing = append(missing, p)
+		}
+	})
+	if len(missing) == 0 {
+		return
+	}
+	slices.SortFunc(missing, comparePartitions)
+	m.update(now, nil, false, func(u *update) {
+		for _, p := range missing {
+			if r := p.role.Load(); !r.gone && r.log == nil {
+				u.become(p, r.metadata, r.settings)
+			}
+		}
+	})
+}
+
+func (u *update) brokerChanged(id wire.BrokerID) {
+	live := livenessOf(u.next.image, id)
+	u.next.each(func(p *partition) {
+		if p.change(func(s *isr.State) bool { return s.SetLiveness(u.now, id, live) }) {
+			u.touched = append(u.touched, p)
+		}
+	})
+}
+
+func livenessOf(image *metadata.Image, id wire.BrokerID) isr.Liveness {
+	b := image.Broker(id)
+	if b == nil {
+		return isr.Liveness{Epoch: isr.NoBrokerEpoch}
+	}
+	return isr.Liveness{Active: b.Active(), Epoch: b.Epoch}
+}
+
+func lagTimeMax(c *config.Broker) time.Duration {
+	return time.Duration(c.ReplicaLagTimeMaxMs) * time.Millisecond
+}
