@@ -3,102 +3,25 @@ package metadata
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 )
 
-// typed are the fields that every record begins with.
-type typed struct {
-	Type    string `json:"type"`
-	Version int    `json:"version"`
-}
-
-// recordKinds gives for each type an empty record, and the struct to decode it by: the record with the fields of typed.
-var recordKinds = map[string]func() (any, Record){
-	"ControllerElected": func() (any, Record) {
-		v := new(struct {
-			typed
-			ControllerElectedRecord
-		})
-		return v, &v.ControllerElectedRecord
-	},
-	"NoOp": func() (any, Record) {
-		v := new(struct {
-			typed
-			NoOpRecord
-		})
-		return v, &v.NoOpRecord
-	},
-	"Topic": func() (any, Record) {
-		v := new(struct {
-			typed
-			TopicRecord
-		})
-		return v, &v.TopicRecord
-	},
-	"RemoveTopic": func() (any, Record) {
-		v := new(struct {
-			typed
-			RemoveTopicRecord
-		})
-		return v, &v.RemoveTopicRecord
-	},
-	"Partition": func() (any, Record) {
-		v := new(struct {
-			typed
-			PartitionRecord
-		})
-		return v, &v.PartitionRecord
-	},
-	"PartitionChange": func() (any, Record) {
-		v := new(struct {
-			typed
-			PartitionChangeRecord
-		})
-		return v, &v.PartitionChangeRecord
-	},
-	"Config": func() (any, Record) {
-		v := new(struct {
-			typed
-			ConfigRecord
-		})
-		return v, &v.ConfigRecord
-	},
-	"BrokerRegistration": func() (any, Record) {
-		v := new(struct {
-			typed
-			BrokerRegistrationRecord
-		})
-		return v, &v.BrokerRegistrationRecord
-	},
-	"BrokerChange": func() (any, Record) {
-		v := new(struct {
-			typed
-			BrokerChangeRecord
-		})
-		return v, &v.BrokerChangeRecord
-	},
-	"UnregisterBroker": func() (any, Record) {
-		v := new(struct {
-			typed
-			UnregisterBrokerRecord
-		})
-		return v, &v.UnregisterBrokerRecord
-	},
-	"ProducerIdBlock": func() (any, Record) {
-		v := new(struct {
-			typed
-			ProducerIDBlockRecord
-		})
-		return v, &v.ProducerIDBlockRecord
-	},
-	"FeatureLevel": func() (any, Record) {
-		v := new(struct {
-			typed
-			FeatureLevelRecord
-		})
-		return v, &v.FeatureLevelRecord
-	},
+// emptyRecords makes an empty record of each type.
+var emptyRecords = map[string]func() Record{
+	"ControllerElected":  func() Record { return new(ControllerElectedRecord) },
+	"NoOp":               func() Record { return new(NoOpRecord) },
+	"Topic":              func() Record { return new(TopicRecord) },
+	"RemoveTopic":        func() Record { return new(RemoveTopicRecord) },
+	"Partition":          func() Record { return new(PartitionRecord) },
+	"PartitionChange":    func() Record { return new(PartitionChangeRecord) },
+	"Config":             func() Record { return new(ConfigRecord) },
+	"BrokerRegistration": func() Record { return new(BrokerRegistrationRecord) },
+	"BrokerChange":       func() Record { return new(BrokerChangeRecord) },
+	"UnregisterBroker":   func() Record { return new(UnregisterBrokerRecord) },
+	"ProducerIdBlock":    func() Record { return new(ProducerIDBlockRecord) },
+	"FeatureLevel":       func() Record { return new(FeatureLevelRecord) },
 }
 
 // MarshalRecord is the record as one flat JSON object, its type and version first.
@@ -115,27 +38,62 @@ func MarshalRecord(r Record) ([]byte, error) {
 	return append(out, fields[1:]...), nil
 }
 
-// UnmarshalRecord reads what MarshalRecord wrote. A type, a version or a field that this version doesn't know is an error.
+// UnmarshalRecord reads what MarshalRecord wrote, in any spacing. A type, a version or a field that this version doesn't know is
+// an error.
 func UnmarshalRecord(data []byte) (Record, error) {
-	head := typed{Version: -1}
-	if err := json.Unmarshal(data, &head); err != nil {
+	kind, fields, err := splitRecord(data)
+	if err != nil {
 		return nil, fmt.Errorf("decode metadata record: %w", err)
 	}
-	kind, ok := recordKinds[head.Type]
+	empty, ok := emptyRecords[kind.name]
 	if !ok {
-		return nil, fmt.Errorf("unknown metadata record type %q", head.Type)
+		return nil, fmt.Errorf("unknown metadata record type %q", kind.name)
 	}
-	target, r := kind()
-	if highest := r.recordType().version; head.Version < 0 || head.Version > highest {
-		return nil, fmt.Errorf("%s record: version is missing or not in 0..%d", head.Type, highest)
+	r := empty()
+	if highest := r.recordType().version; kind.version < 0 || kind.version > highest {
+		return nil, fmt.Errorf("%s record: version %d is not in 0..%d", kind.name, kind.version, highest)
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(target); err != nil {
-		return nil, fmt.Errorf("decode %s record: %w", head.Type, err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("decode %s record: data after the record", head.Type)
+	if err := decodeStrictly(fields, r); err != nil {
+		return nil, fmt.Errorf("decode %s record: %w", kind.name, err)
 	}
 	return r, nil
+}
+
+// splitRecord takes type and version, which come first, from the other fields of a record.
+func splitRecord(data []byte) (kind recordType, fields []byte, err error) {
+	if !json.Valid(data) {
+		return kind, nil, errors.New("not JSON")
+	}
+	kind.version = -1
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if start, _ := dec.Token(); start != json.Delim('{') {
+		return kind, nil, errors.New("not an object")
+	}
+	if name, _ := dec.Token(); name != "type" {
+		return kind, nil, errors.New("the type is not first")
+	}
+	if err := dec.Decode(&kind.name); err != nil {
+		return kind, nil, err
+	}
+	if name, _ := dec.Token(); name != "version" {
+		return kind, nil, errors.New("the version is not second")
+	}
+	if err := dec.Decode(&kind.version); err != nil {
+		return kind, nil, err
+	}
+	rest := bytes.TrimLeft(data[dec.InputOffset():], " \t\r\n")
+	return kind, append([]byte{'{'}, bytes.TrimPrefix(rest, []byte{','})...), nil
+}
+
+// decodeStrictly refuses fields that v doesn't have, and anything behind the value.
+func decodeStrictly(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("data after the end")
+	}
+	return nil
 }

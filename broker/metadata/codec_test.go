@@ -88,7 +88,7 @@ func TestRecordsAreFlatJSON(t *testing.T) {
 			t.Errorf("decode %s: %s", f.json, diff)
 		}
 	}
-	for name := range recordKinds {
+	for name := range emptyRecords {
 		if !seen[name] {
 			t.Errorf("the format of %s is not in the table", name)
 		}
@@ -108,6 +108,11 @@ func TestRecordsThatAReaderDoesNotKnowAreRefused(t *testing.T) {
 		"another resource":     `{"type":"Config","version":0,"resourceType":"user","resourceName":"a","name":"b","value":"c"}`,
 		"a short topic id":     `{"type":"RemoveTopic","version":0,"id":"AAAA"}`,
 		"a broker id too wide": `{"type":"ControllerElected","version":0,"brokerId":4294967296,"epoch":1}`,
+		"type not first":       `{"brokerId":1,"type":"ControllerElected","version":0,"epoch":1}`,
+		"two types":            `{"type":"NoOp","version":0,"type":"NoOp"}`,
+		"a null record":        `{"type":"NoOp","version":null}`,
+		"a comma too many":     `{"type":"NoOp","version":0,}`,
+		"no comma":             `{"type":"ControllerElected","version":0 "brokerId":1,"epoch":1}`,
 		"two records":          `{"type":"NoOp","version":0}{"type":"NoOp","version":0}`,
 		"half a record":        `{"type":"NoOp","version":0`,
 		"no object":            `null`,

@@ -1,11 +1,9 @@
 package metadata
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -77,13 +75,8 @@ func DecodeSnapshot(data []byte) (*Image, error) {
 		snapshotHead
 		Records []json.RawMessage `json:"records"`
 	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&s); err != nil {
+	if err := decodeStrictly(data, &s); err != nil {
 		return nil, fmt.Errorf("decode metadata snapshot: %w", err)
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return nil, fmt.Errorf("decode metadata snapshot: data after the end")
 	}
 	if s.Version != snapshotVersion || s.FeaturesEpoch < wire.NoOffset || s.FeaturesEpoch > s.Offset {
 		return nil, fmt.Errorf("metadata snapshot of version %d, offset %d, features epoch %d", s.Version, s.Offset, s.FeaturesEpoch)
