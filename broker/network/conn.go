@@ -42,6 +42,7 @@ type conn struct {
 	ended      bool          // that request's turn has come
 	throttle   time.Duration // of an answer in out
 	mutedUntil time.Time     // when reading goes on after a throttled answer
+	hungry     bool          // waits for memory
 	lastActive time.Time
 	frameDue   time.Time // when the frame that has begun must be whole; zero: not worked out
 
@@ -85,31 +86,24 @@ func newConn(s *Server, nc net.Conn, session api.Session) *conn {
 func (c *conn) serve() (reason string, err error) {
 	for !c.killed.Load() {
 		c.collect()
-		if c.mayHandle() {
-			frame, err := c.in.next()
-			if err != nil {
-				c.refuse(err)
-			}
-			if frame != nil {
-				c.handle(frame)
-			}
-			if (err != nil || frame != nil) && !c.out.full() {
-				continue // small answers leave together
-			}
+		if c.advance() && !c.out.full() {
+			continue // small answers leave together
 		}
-		written, reason, err := c.flush()
+		if c.out.size > 0 || c.throttle > 0 {
+			if reason, err = c.flush(); reason != "" {
+				return reason, err
+			}
+			continue // more may be here, or ready, by now
+		}
 		switch {
-		case reason != "":
-			return reason, err
 		case c.ended, len(c.queue) == 0 && c.last != "":
 			return c.last, nil
-		case written:
 		case len(c.queue) == 0 && c.closing.Load():
 			return endShutdown, nil
-		case !c.mayHandle() || !c.in.reserve(c):
+		case !c.mayHandle() || !c.reserve():
 			c.wait()
 		default:
-			if reason, err := c.read(); reason != "" {
+			if reason, err = c.read(); reason != "" {
 				return reason, err
 			}
 		}
@@ -122,6 +116,21 @@ func (c *conn) mayHandle() bool {
 	n := len(c.queue)
 	return c.last == "" && !c.closing.Load() && c.throttle == 0 && c.mutedUntil.IsZero() &&
 		n < c.server.limits.PipelinedMax && (n == 0 || c.queue[n-1].pipelined)
+}
+
+// advance handles the next request if it is here and may be taken up. It is false if the connection has to wait first.
+func (c *conn) advance() bool {
+	if !c.mayHandle() {
+		return false
+	}
+	frame, err := c.in.next()
+	switch {
+	case err != nil:
+		c.refuse(err)
+	case frame != nil:
+		c.handle(frame)
+	}
+	return frame != nil
 }
 
 // handle takes up one request.
@@ -227,17 +236,25 @@ func (c *conn) emit(reply api.Reply) {
 }
 
 // flush sends what is in out, and begins the silence that a throttled answer asks for.
-func (c *conn) flush() (written bool, reason string, err error) {
-	if written = c.out.size > 0; written {
-		if err = c.transport.write(&c.out, c.server.limits.WriteMax); err != nil {
-			return true, c.endOf(err), err
-		}
+func (c *conn) flush() (reason string, err error) {
+	if c.hungry { // others must not stand behind one whose client may not read
+		c.hungry = false
+		c.server.memory.leave(c)
+	}
+	if err = c.transport.write(&c.out, c.server.limits.WriteMax); err != nil {
+		return c.endOf(err), err
 	}
 	if c.throttle > 0 {
 		c.mutedUntil = time.Now().Add(c.throttle)
 		c.throttle = 0
 	}
-	return written, "", nil
+	return "", nil
+}
+
+// reserve makes sure that there is memory for what has begun to arrive. If not, the connection is notified in its turn.
+func (c *conn) reserve() bool {
+	c.hungry = !c.in.reserve(c)
+	return !c.hungry
 }
 
 // wait sleeps until it is notified or a silence is over.
@@ -292,7 +309,11 @@ func (c *conn) startReading() bool {
 	}
 	due := c.deadline
 	if due.IsZero() {
-		due = time.Now().Add(c.server.limits.IdleMax)
+		since := c.lastActive
+		if begun || len(c.queue) > 0 {
+			since = time.Now() // not idle
+		}
+		due = since.Add(c.server.limits.IdleMax)
 	}
 	if begun && c.frameDue.Before(due) {
 		due = c.frameDue

@@ -52,7 +52,7 @@ func (in *inbound) next() ([]byte, error) {
 	in.trusted = max(in.trusted, size)
 	switch {
 	case size > smallMax:
-		in.expect = min(size, frameStep)
+		in.expect = min(size, expectMax)
 	case in.expect > smallMax:
 		in.expect = size
 	}
@@ -85,12 +85,11 @@ func (in *inbound) reserve(c *conn) bool {
 		return true // a buffer is taken once there is something to read
 	}
 	size, _ := in.size() // next has refused a bad one
-	believed := max(frameStep, in.trusted)
-	room := len(in.buf.b) - in.start
-	if size <= room || room >= believed && in.end < len(in.buf.b) {
+	if size <= len(in.buf.b)-in.start || in.start == 0 && in.end < len(in.buf.b) {
 		return true
 	}
-	want := min(size, max(believed, 2*room))
+	// Room for a frame grows with what has come of it, or to what the client has shown before that it sends.
+	want := min(size, max(2*in.pending(), in.trusted, smallMax))
 	b := in.buf
 	if want > len(b.b) || b.refs.Load() > 1 {
 		if b = in.memory.grow(c, want, in.buf); b == nil {

@@ -17,8 +17,10 @@ const (
 	// smallMax is the largest buffer that never waits for room: heartbeats, fetches of consumers and followers get
 	// through while producers are held back. It counts as used like any other.
 	smallMax = 16 << 10
-	// frameStep is how much is taken for a frame on the client's word alone.
-	frameStep = 1 << 20
+	// largeStep is what the sizes of larger buffers are multiples of.
+	largeStep = 1 << 20
+	// expectMax is the largest buffer that is taken before the size of a frame is known.
+	expectMax = 1 << 20
 )
 
 // buffer holds bytes from a socket. It goes back when its reader and all requests that alias it have let go.
@@ -65,7 +67,7 @@ func capacityFor(n int) int {
 	if class := classOf(n); class < classes {
 		return smallestBuffer << class
 	}
-	return (n + frameStep - 1) / frameStep * frameStep
+	return (n + largeStep - 1) / largeStep * largeStep
 }
 
 // try takes a buffer of at least n bytes if there is room now. There always is for n up to smallMax.
@@ -122,13 +124,15 @@ func (m *memory) fitsLocked(n int) bool { return m.limit < 0 || m.used+int64(n) 
 // takeLocked counts a buffer of the given size; it has no bytes yet where none is free.
 func (m *memory) takeLocked(size int) *buffer {
 	m.used += int64(size)
-	b := &buffer{}
+	var b *buffer
 	if class := classOf(size); class < classes && len(m.free[class]) > 0 {
 		last := len(m.free[class]) - 1
 		b = m.free[class][last]
 		m.free[class][last] = nil
 		m.free[class] = m.free[class][:last]
 		m.freeBytes -= size
+	} else {
+		b = &buffer{}
 	}
 	b.cost = size
 	return b
