@@ -1,0 +1,308 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// ManagerOptions say where the log directories are and whose.
+type ManagerOptions struct {
+	FS        vfs.FS
+	Dirs      []string // log.dirs
+	ClusterID string
+	// ClusterIncarnation counts recoveries of the cluster from its bucket (safety.md 30).
+	ClusterIncarnation int64
+	BrokerID           wire.BrokerID
+	// BootID is the kernel's boot id. Unknown ("") or another than the last one: an unclean stop counts as a power loss.
+	BootID string
+	// DefaultConfig is the effective configuration of a topic found on disk. Called beside itself by Run.
+	DefaultConfig func(topic string) config.Topic
+	// Run calls work(0) .. work(n-1), beside each other if it likes, and returns when all are done. nil: one by one.
+	Run func(n int, work func(i int))
+	// NewUUID makes directory ids and names of directories to be deleted.
+	NewUUID              func() [16]byte
+	ProducerExpirationMs int64
+	Logger               *slog.Logger // nil: silent
+}
+
+// Manager holds the logs of a broker.
+type Manager struct {
+	o     ManagerOptions
+	dirs  []*logDir
+	files *openFiles
+	trash *trash
+	dirty *dirtyLogs
+
+	changing sync.Mutex // held over Create, Delete and MarkStray; the highest rank
+	mu       sync.RWMutex
+	logs     map[wire.TopicPartition]*Log // guarded by mu, a leaf
+	scrub    wire.TopicPartition          // guarded by mu: where the next Scrub begins
+}
+
+// logDir is one of log.dirs.
+type logDir struct {
+	path  string
+	meta  Meta
+	env   *environment
+	lock  io.Closer
+	stop  Stop
+	clean wire.BrokerEpoch // of the last clean stop, -1 without one
+
+	writing sync.Mutex // held over the writing of checkpoints; below Log.maintenance
+}
+
+// DirInfo is a row of DescribeLogDirs.
+type DirInfo struct {
+	Path  string
+	ID    wire.TopicID // directory.id; zero if the directory could not be read
+	Err   error        // why it is offline
+	Usage vfs.Usage
+	Logs  []*Log // by topic and partition
+}
+
+// Get finds a log.
+func (m *Manager) Get(tp wire.TopicPartition) (*Log, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	l, ok := m.logs[tp]
+	return l, ok
+}
+
+// Logs lists the logs by topic and partition.
+func (m *Manager) Logs() []*Log {
+	m.mu.RLock()
+	logs := slices.Collect(maps.Values(m.logs))
+	m.mu.RUnlock()
+	slices.SortFunc(logs, func(a, b *Log) int { return comparePartitions(a.tp, b.tp) })
+	return logs
+}
+
+func (m *Manager) logsOf(d *logDir) []*Log {
+	return slices.DeleteFunc(m.Logs(), func(l *Log) bool { return l.env != d.env })
+}
+
+// Dirs describes the log directories.
+func (m *Manager) Dirs() []DirInfo {
+	infos := make([]DirInfo, len(m.dirs))
+	for i, d := range m.dirs {
+		infos[i] = DirInfo{Path: d.path, ID: d.meta.DirectoryID, Err: d.env.disk.check()}
+		if infos[i].Err != nil {
+			continue
+		}
+		infos[i].Logs = m.logsOf(d)
+		if usage, err := m.o.FS.Usage(d.path); err == nil {
+			infos[i].Usage = usage
+		}
+	}
+	return infos
+}
+
+// Offline lists the directories that failed.
+func (m *Manager) Offline() []string {
+	var paths []string
+	for _, d := range m.dirs {
+		if d.env.disk.check() != nil {
+			paths = append(paths, d.path)
+		}
+	}
+	return paths
+}
+
+// CleanEpoch is the broker epoch of the last clean stop, or -1 if a directory was not stopped cleanly.
+func (m *Manager) CleanEpoch() wire.BrokerEpoch {
+	epoch := m.dirs[0].clean
+	for _, d := range m.dirs[1:] {
+		if d.clean != epoch {
+			return -1
+		}
+	}
+	return epoch
+}
+
+// Create makes the log of a new partition in the directory with the fewest logs; the one that is there already is returned
+// as it is. A partition that may lie in a directory that is offline must not be created: the caller knows from the
+// assignment. The files are durable after the log's first flush.
+func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) (*Log, error) {
+	if !wire.ValidTopicName(tp.Topic) || tp.Partition < 0 {
+		return nil, fmt.Errorf("%w: %q", wire.InvalidTopic, tp)
+	}
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	if l, ok := m.Get(tp); ok {
+		if l.id != id {
+			return nil, fmt.Errorf("%w: %s in %s, not %s", errTopicID, l.id, l.dir, id)
+		}
+		return l, nil
+	}
+	d := m.emptiest()
+	if d == nil {
+		return nil, fmt.Errorf("%w: no log directory is online", ErrStorage)
+	}
+	l, err := Open(now, m.logOptions(d, tp, id, cfg))
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	m.logs[tp] = l
+	m.mu.Unlock()
+	return l, nil
+}
+
+func (m *Manager) logOptions(d *logDir, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) Options {
+	return Options{
+		FS: m.o.FS, Dir: path.Join(d.path, tp.String()), TopicPartition: tp, TopicID: id, Config: cfg,
+		ProducerExpirationMs: m.o.ProducerExpirationMs, env: d.env,
+	}
+}
+
+// emptiest is the online directory with the fewest logs, the first of several.
+func (m *Manager) emptiest() *logDir {
+	counts := map[*environment]int{}
+	m.mu.RLock()
+	for _, l := range m.logs {
+		counts[l.env]++
+	}
+	m.mu.RUnlock()
+	var best *logDir
+	for _, d := range m.dirs {
+		if d.env.disk.check() == nil && (best == nil || counts[d.env] < counts[best.env]) {
+			best = d
+		}
+	}
+	return best
+}
+
+// Delete takes a partition away; its files go by a later Sweep, file.delete.delay.ms from now.
+func (m *Manager) Delete(now time.Time, tp wire.TopicPartition) error {
+	return m.park(tp, deleteSuffix, func(l *Log, parked string) { m.trash.add(parked, now.Add(l.deleteDelay())) })
+}
+
+// MarkStray puts a partition that nobody can explain aside and keeps it.
+func (m *Manager) MarkStray(_ time.Time, tp wire.TopicPartition) error {
+	return m.park(tp, straySuffix, func(*Log, string) {})
+}
+
+// park renames a partition's directory, so that it is no log any more.
+func (m *Manager) park(tp wire.TopicPartition, suffix string, then func(l *Log, parked string)) error {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	l, ok := m.Get(tp)
+	if !ok {
+		return fmt.Errorf("%w: %s", wire.UnknownTopicOrPartition, tp)
+	}
+	root := path.Dir(l.dir)
+	parked := path.Join(root, parkedDirName(tp, m.o.NewUUID(), suffix))
+	if err := l.moveAway(parked); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	delete(m.logs, tp)
+	m.mu.Unlock()
+	for _, flag := range l.env.disk.flags() {
+		markChanged(flag)
+	}
+	then(l, parked)
+	return nil
+}
+
+// moveAway closes the log without flushing and renames its directory. Readers that have a segment open go on.
+func (l *Log) moveAway(to string) error {
+	l.maintenance.Lock()
+	defer l.maintenance.Unlock()
+	if err := l.env.disk.check(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	for _, s := range *l.segments.Load() {
+		s.abandon()
+	}
+	if err := errors.Join(l.env.fs.Rename(l.dir, to), l.env.fs.SyncDir(path.Dir(l.dir))); err != nil {
+		return l.env.fault("rename partition directory", err)
+	}
+	return nil
+}
+
+// FlushDue finishes sealed segments and flushes what flush.ms asks for, in every log with something to flush.
+func (m *Manager) FlushDue(now time.Time) {
+	for _, l := range m.dirty.take() {
+		if err := l.FlushDue(now); err != nil && l.env.disk.check() == nil {
+			l.env.logger.Warn("flush is put off", "topic", l.tp.Topic, "partition", l.tp.Partition, "err", err)
+		}
+		if !l.flushDone() {
+			m.dirty.add(l)
+		}
+	}
+}
+
+// Retain applies retention to every log. It tells how many segments went.
+func (m *Manager) Retain(now time.Time) (segments int) {
+	for _, l := range m.Logs() {
+		n, err := l.Retain(now)
+		if err != nil && l.env.disk.check() == nil {
+			l.env.logger.Warn("retention is put off", "topic", l.tp.Topic, "partition", l.tp.Partition, "err", err)
+		}
+		segments += n
+	}
+	return segments
+}
+
+// ExpireProducers forgets silent producers in every log.
+func (m *Manager) ExpireProducers(now time.Time) {
+	for _, l := range m.Logs() {
+		l.ExpireProducers(now)
+	}
+}
+
+// Scrub verifies about budget bytes of sealed segments and goes on from there the next time.
+func (m *Manager) Scrub(budget int) {
+	m.mu.RLock()
+	from := m.scrub
+	m.mu.RUnlock()
+	for _, l := range m.Logs() {
+		if comparePartitions(l.tp, from) < 0 {
+			continue
+		}
+		checked, done, err := l.Scrub(budget)
+		if err != nil && l.env.disk.check() == nil {
+			l.env.logger.Warn("scrub failed", "topic", l.tp.Topic, "partition", l.tp.Partition, "err", err)
+		}
+		if budget -= checked; !done || budget <= 0 {
+			from = l.tp
+			if done {
+				from.Partition++
+			}
+			m.setScrub(from)
+			return
+		}
+	}
+	m.setScrub(wire.TopicPartition{})
+}
+
+func (m *Manager) setScrub(tp wire.TopicPartition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.scrub = tp
+}
+
+// Sweep removes files and directories whose time has come, and closes what was not used since the last Sweep.
+func (m *Manager) Sweep(now time.Time) {
+	for _, p := range m.trash.take(now) {
+		if err := m.o.FS.RemoveAll(p); err != nil {
+			m.o.Logger.Warn("file is not removed", "path", p, "err", err) // the next start tries again
+		}
+	}
+	m.files.sweep()
+}

@@ -1,0 +1,98 @@
+package log
+
+import (
+	"encoding/json"
+	"errors"
+	"path"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// checkpointFiles are the checkpoints of a log directory, with the flags of disk in the same order.
+var checkpointFiles = [...]string{recoveryPointFile, highWatermarkFile, logStartFile}
+
+func (d *disk) flags() []*atomic.Bool {
+	return []*atomic.Bool{&d.recoveryChanged, &d.watermarkChanged, &d.startChanged}
+}
+
+// Checkpoint writes recovery points, high watermarks and log starts of the directories where they changed. A full disk is
+// ErrStorage; it is written the next time.
+func (m *Manager) Checkpoint() error {
+	var failed error
+	for _, d := range m.dirs {
+		if d.env.disk.check() != nil {
+			continue
+		}
+		for i, flag := range d.env.disk.flags() {
+			if !flag.Swap(false) {
+				continue
+			}
+			if err := m.writeCheckpoint(d, checkpointFiles[i]); err != nil {
+				flag.Store(true)
+				failed = errors.Join(failed, d.env.fault("write checkpoint", err))
+			}
+		}
+	}
+	return failed
+}
+
+// writeCheckpoint writes one of a directory's checkpoints.
+func (m *Manager) writeCheckpoint(d *logDir, name string) error {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	offsets := map[wire.TopicPartition]wire.Offset{}
+	for _, l := range m.logsOf(d) {
+		switch name {
+		case recoveryPointFile:
+			offsets[l.tp] = l.RecoveryPoint()
+		case highWatermarkFile:
+			offsets[l.tp] = l.HighWatermark()
+		case logStartFile:
+			// Where the first segment says it, the file need not.
+			if start := l.StartOffset(); start > (*l.segments.Load())[0].base {
+				offsets[l.tp] = start
+			}
+		}
+	}
+	return writeFile(m.o.FS, path.Join(d.path, name), formatOffsetCheckpoint(offsets))
+}
+
+// Close flushes every log, writes snapshots and checkpoints, and leaves the clean-shutdown markers, with the broker's epoch. Logs
+// in which nothing happened cost nothing. A directory where something failed is left without a marker.
+func (m *Manager) Close(now time.Time, epoch wire.BrokerEpoch) error {
+	logs := m.Logs()
+	failures := make([]error, len(logs))
+	m.o.Run(len(logs), func(i int) { failures[i] = logs[i].Close(now) })
+	unclean := map[*environment]bool{}
+	for i, err := range failures {
+		if err != nil {
+			unclean[logs[i].env] = true
+		}
+	}
+	failed := errors.Join(errors.Join(failures...), m.Checkpoint())
+	for _, d := range m.dirs {
+		if err := d.env.disk.check(); err == nil && !unclean[d.env] && !d.changed() {
+			marker, err := json.Marshal(cleanMarker{BrokerEpoch: epoch})
+			if err == nil {
+				err = writeFile(m.o.FS, path.Join(d.path, cleanFile), marker)
+			}
+			if err != nil {
+				failed = errors.Join(failed, d.env.fault("write clean-shutdown marker", err))
+			}
+		}
+		d.unlock()
+	}
+	return failed
+}
+
+// changed tells whether a checkpoint is still to be written.
+func (d *logDir) changed() bool {
+	for _, flag := range d.env.disk.flags() {
+		if flag.Load() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,272 @@
+package log
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// Files of a log directory beside its partitions and checkpoints.
+const (
+	lockFile  = ".lock"
+	cleanFile = ".kafka_cleanshutdown"
+	bootFile  = "boot-id" // Tidemark's own: under which boot of the kernel the directory was written
+)
+
+// OpenManager locks and reads the log directories and opens every log. A directory that fails is Offline; it is an error
+// if none is left, if one is locked, if one belongs to another cluster, incarnation or broker, or if a partition is there
+// twice.
+func OpenManager(now time.Time, o ManagerOptions) (*Manager, error) {
+	if o.Run == nil {
+		o.Run = func(n int, work func(int)) {
+			for i := range n {
+				work(i)
+			}
+		}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	m := &Manager{o: o, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, logs: map[wire.TopicPartition]*Log{}}
+	err := m.openDirs()
+	if err == nil {
+		err = m.loadLogs(now)
+	}
+	if err == nil {
+		err = m.begin()
+	}
+	if err != nil {
+		for _, d := range m.dirs {
+			d.unlock()
+		}
+		return nil, err
+	}
+	return m, nil
+}
+
+func (d *logDir) unlock() {
+	if d.lock != nil {
+		_ = d.lock.Close() // dies with the process at the latest
+		d.lock = nil
+	}
+}
+
+func (m *Manager) openDirs() error {
+	seen := map[wire.TopicID]string{}
+	for _, p := range m.o.Dirs {
+		d := &logDir{path: path.Clean(p), clean: -1}
+		d.env = &environment{
+			fs: m.o.FS, logger: m.o.Logger.With("log_dir", d.path), disk: &disk{}, files: m.files, trash: m.trash, dirty: m.dirty,
+		}
+		d.env.saveRecoveryPoints = func() error { return m.writeCheckpoint(d, recoveryPointFile) }
+		m.dirs = append(m.dirs, d)
+		err := m.openDir(d)
+		if errors.Is(err, vfs.ErrLocked) || errors.Is(err, errIdentity) {
+			return err
+		}
+		if err != nil {
+			_ = d.env.fault("open log directory", notFull{err})
+			continue
+		}
+		if other, ok := seen[d.meta.DirectoryID]; ok {
+			return fmt.Errorf("%w: %s and %s have the same directory.id", errIdentity, other, d.path)
+		}
+		seen[d.meta.DirectoryID] = d.path
+	}
+	if len(m.Offline()) == len(m.dirs) {
+		return fmt.Errorf("%w: no log directory is online", ErrStorage)
+	}
+	return nil
+}
+
+// notFull hides that an error came from a full disk: a directory that can't be opened is offline whatever the reason.
+type notFull struct{ error }
+
+var errIdentity = errors.New("log directory belongs to somebody else")
+
+func (m *Manager) openDir(d *logDir) (err error) {
+	if err := m.o.FS.MkdirAll(d.path); err != nil {
+		return err
+	}
+	if d.lock, err = m.o.FS.Lock(path.Join(d.path, lockFile)); err != nil {
+		return err
+	}
+	meta, ok, err := ReadMeta(m.o.FS, d.path)
+	switch {
+	case errors.Is(err, errMeta):
+		return fmt.Errorf("%w: %w", errIdentity, err)
+	case err != nil:
+		return err
+	case !ok:
+		d.meta = Meta{ClusterID: m.o.ClusterID, ClusterIncarnation: m.o.ClusterIncarnation, BrokerID: m.o.BrokerID, DirectoryID: m.o.NewUUID()}
+		if err := writeFile(m.o.FS, path.Join(d.path, metaFile), d.meta.format()); err != nil {
+			return err
+		}
+	case meta.ClusterID != m.o.ClusterID || meta.ClusterIncarnation != m.o.ClusterIncarnation || meta.BrokerID != m.o.BrokerID:
+		return fmt.Errorf("%w: %s is of cluster %s (incarnation %d), broker %d; this is cluster %s (incarnation %d), broker %d", errIdentity,
+			d.path, meta.ClusterID, meta.ClusterIncarnation, meta.BrokerID, m.o.ClusterID, m.o.ClusterIncarnation, m.o.BrokerID)
+	default:
+		d.meta = meta
+	}
+	return m.readStop(d)
+}
+
+// cleanMarker is what Kafka writes into .kafka_cleanshutdown.
+type cleanMarker struct {
+	Version     int              `json:"version"`
+	BrokerEpoch wire.BrokerEpoch `json:"brokerEpoch"`
+}
+
+// readStop finds out how the directory was left.
+func (m *Manager) readStop(d *logDir) error {
+	data, err := readFile(m.o.FS, path.Join(d.path, cleanFile))
+	if err == nil {
+		d.stop = StopClean
+		var marker cleanMarker
+		if json.Unmarshal(data, &marker) == nil {
+			d.clean = marker.BrokerEpoch
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	boot, err := readFile(m.o.FS, path.Join(d.path, bootFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if m.o.BootID != "" && string(boot) == m.o.BootID {
+		d.stop = StopProcessCrash
+	}
+	return nil
+}
+
+// found is a partition's directory.
+type found struct {
+	d  *logDir
+	o  Options
+	l  *Log
+	tp wire.TopicPartition
+}
+
+// loadLogs opens what lies in the directories that are online.
+func (m *Manager) loadLogs(now time.Time) error {
+	var all []found
+	where := map[wire.TopicPartition]string{}
+	for _, d := range m.dirs {
+		logs, err := m.listLogs(now, d)
+		if err != nil {
+			_ = d.env.fault("list log directory", err)
+			continue
+		}
+		for _, f := range logs {
+			if other, ok := where[f.tp]; ok {
+				return fmt.Errorf("%w: %s is in %s and in %s", errIdentity, f.tp, other, d.path)
+			}
+			where[f.tp] = d.path
+		}
+		all = append(all, logs...)
+	}
+	m.o.Run(len(all), func(i int) {
+		f := &all[i]
+		if f.d.env.disk.check() != nil {
+			return
+		}
+		f.o.Config = m.o.DefaultConfig(f.tp.Topic)
+		l, err := Open(now, f.o)
+		if err != nil {
+			f.d.env.logger.Error("log can't be opened", "topic", f.tp.Topic, "partition", f.tp.Partition, "err", err)
+			return
+		}
+		f.l = l
+	})
+	for _, f := range all {
+		if f.l != nil && f.d.env.disk.check() == nil {
+			m.logs[f.tp] = f.l
+		}
+	}
+	return nil
+}
+
+func (m *Manager) listLogs(now time.Time, d *logDir) ([]found, error) {
+	if d.env.disk.check() != nil {
+		return nil, nil
+	}
+	names, err := m.o.FS.List(d.path)
+	if err != nil {
+		return nil, err
+	}
+	var offsets [len(checkpointFiles)]map[wire.TopicPartition]wire.Offset
+	for i, name := range checkpointFiles {
+		offsets[i], err = readCheckpoint(m.o.FS, path.Join(d.path, name), ParseOffsetCheckpoint)
+		if errors.Is(err, errCheckpoint) {
+			d.env.logger.Warn("checkpoint is dropped", "path", path.Join(d.path, name), "err", err)
+			err = nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	var logs []found
+	for _, name := range names {
+		if strings.HasSuffix(name, deleteSuffix) {
+			m.trash.add(path.Join(d.path, name), now)
+			continue
+		}
+		tp, ok := parseDirName(name)
+		if !ok {
+			continue
+		}
+		o := m.logOptions(d, tp, wire.TopicID{}, config.Topic{})
+		o.Stop = d.stop
+		o.RecoveryPoint, o.HighWatermark, o.LogStart = offsets[0][tp], offsets[1][tp], offsets[2][tp]
+		logs = append(logs, found{d: d, o: o, tp: tp})
+	}
+	return logs, nil
+}
+
+// begin notes that from here on the directories are written to: the clean marker goes, durably, so that it can't come back
+// with data that a power loss took.
+func (m *Manager) begin() error {
+	for _, d := range m.dirs {
+		if d.env.disk.check() != nil {
+			continue
+		}
+		err := m.beginDir(d)
+		if err != nil {
+			_ = d.env.fault("begin to use log directory", notFull{err})
+		}
+	}
+	if len(m.Offline()) == len(m.dirs) {
+		return fmt.Errorf("%w: no log directory is online", ErrStorage)
+	}
+	return nil
+}
+
+func (m *Manager) beginDir(d *logDir) error {
+	boot, err := readFile(m.o.FS, path.Join(d.path, bootFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if string(boot) != m.o.BootID {
+		if err := writeFile(m.o.FS, path.Join(d.path, bootFile), []byte(m.o.BootID)); err != nil {
+			return err
+		}
+	}
+	if d.stop != StopClean {
+		return nil
+	}
+	if err := removeFile(m.o.FS, path.Join(d.path, cleanFile)); err != nil {
+		return err
+	}
+	return m.o.FS.SyncDir(d.path)
+}

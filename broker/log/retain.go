@@ -1,0 +1,122 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/record"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// AdvanceStart raises the log start offset (DeleteRecords). It is ErrOffsetOutOfRange above the high watermark, and changes
+// nothing below the start. It survives a crash after Manager.Checkpoint; the segments go by the next Retain.
+func (l *Log) AdvanceStart(offset wire.Offset) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if hw := l.HighWatermark(); offset > hw {
+		return fmt.Errorf("%w: %d is above the high watermark %d", ErrOffsetOutOfRange, offset, hw)
+	}
+	l.raiseStartLocked(offset)
+	return nil
+}
+
+func (l *Log) raiseStartLocked(offset wire.Offset) {
+	if offset <= l.StartOffset() {
+		return
+	}
+	l.start.Store(int64(offset))
+	l.setEpochsLocked(l.epochs.Load().truncateStart(offset))
+	markChanged(&l.env.disk.startChanged)
+}
+
+// Retain deletes the oldest segments as long as they lie below the high watermark and the log start offset has passed them
+// or, where cleanup.policy contains delete, retention.bytes or retention.ms has. If that is all of them, the active one is
+// sealed first. It tells how many went.
+func (l *Log) Retain(now time.Time) (int, error) {
+	l.maintenance.Lock()
+	defer l.maintenance.Unlock()
+	if err := l.env.disk.check(); err != nil {
+		return 0, err
+	}
+	count, all, err := l.deletable(now)
+	if err != nil || count == 0 {
+		return 0, err
+	}
+	if all {
+		if err := l.Roll(now); err != nil {
+			return 0, err
+		}
+	}
+	// What is left of the sealed segments, the newest producer snapshot above all, must be on disk before they go.
+	if err := l.flushMaintained(l.active().base); err != nil {
+		return 0, err
+	}
+	gone := l.unlinkOldest(count)
+	for _, s := range gone {
+		if err := s.discard(now.Add(l.deleteDelay())); err != nil {
+			return 0, l.env.fault("delete segment", err)
+		}
+	}
+	l.snapshotFiles = slices.DeleteFunc(l.snapshotFiles, func(at wire.Offset) bool { return hasBase(gone, at) })
+	return len(gone), nil
+}
+
+// unlinkOldest publishes the log without its count oldest segments.
+func (l *Log) unlinkOldest(count int) []*segment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	segments := *l.segments.Load()
+	kept := slices.Clone(segments[count:])
+	l.raiseStartLocked(kept[0].base)
+	l.segments.Store(&kept)
+	return segments[:count]
+}
+
+// deletable counts the oldest segments that may go; all says that the active one, not empty, is among them.
+func (l *Log) deletable(now time.Time) (count int, all bool, err error) {
+	cfg := l.config.Load()
+	segments := *l.segments.Load()
+	hw, start, size := l.HighWatermark(), l.StartOffset(), l.Size()
+	for i, s := range segments {
+		next, last := l.nextBase(segments, i), i+1 == len(segments)
+		if next > hw || last && s.size.Load() == 0 {
+			break
+		}
+		due := !last && next <= start
+		if !due && cfg.CleanupDelete && cfg.RetentionBytes >= 0 {
+			due = size-s.size.Load() >= cfg.RetentionBytes
+		}
+		if !due && cfg.CleanupDelete && cfg.RetentionMs >= 0 {
+			if due, err = s.expired(now, cfg.RetentionMs); err != nil {
+				return 0, false, l.readError(err)
+			}
+		}
+		if !due {
+			break
+		}
+		size -= s.size.Load()
+		count++
+	}
+	return count, count == len(segments), nil
+}
+
+// expired tells whether the segment's largest timestamp, or its file's where it has none, is older than the limit.
+func (s *segment) expired(now time.Time, limitMs int64) (bool, error) {
+	largest, err := s.largestTime()
+	if errors.Is(err, errBatch) {
+		return false, nil // damage: nothing is known of its age
+	}
+	if err != nil {
+		return false, err
+	}
+	if largest == record.NoTimestamp {
+		info, err := s.env.fs.Stat(s.path(logSuffix))
+		if err != nil {
+			return false, err
+		}
+		largest = info.ModTime
+	}
+	return now.UnixMilli()-largest > limitMs, nil
+}

@@ -1,0 +1,312 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/record"
+	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// unknownTime says that nobody has looked yet.
+const unknownTime int64 = math.MinInt64
+
+// errGone says that a segment was deleted after its reader found it; the reader looks again.
+var errGone = errors.New("segment was deleted")
+
+// segment is Kafka's LogSegment: a piece of the log with its indexes. Its files are opened when they are needed and closed
+// by openFiles when they were not for a while.
+type segment struct {
+	env  *environment
+	dir  string
+	base wire.Offset
+	// config is the log's, for the sizes and the interval of the indexes.
+	config *atomic.Pointer[config.Topic]
+
+	sealed  atomic.Bool  // nothing is appended any more
+	size    atomic.Int64 // bytes of whole batches in the file
+	offsets index
+	times   index
+	maxTime atomic.Int64 // largest timestamp; record.NoTimestamp when there is none, unknownTime until looked up
+	damaged atomic.Pointer[[]damage]
+
+	files atomic.Pointer[handle]
+	used  atomic.Bool // since the last sweep of openFiles
+
+	// mu guards opening files and maps, the check and rebuild of indexes, and the fields below. Rank: below Log.mu.
+	mu      sync.Mutex
+	gone    bool
+	aborted []AbortedTransaction // the transaction index, unless it is on disk only
+	txnFile bool                 // there is a .txnindex file that was not read yet
+
+	// The rest belongs to the appender, under Log.mu.
+	sparse    sparse
+	firstTime int64 // of the first batch; unknownTime until looked up
+	created   time.Time
+}
+
+// newSegment is a segment without content.
+func newSegment(env *environment, cfg *atomic.Pointer[config.Topic], dir string, base wire.Offset, now time.Time) *segment {
+	s := &segment{env: env, config: cfg, dir: dir, base: base, created: now, firstTime: unknownTime, sparse: newSparse(base)}
+	s.offsets.width, s.times.width = offsetEntrySize, timeEntrySize
+	s.maxTime.Store(record.NoTimestamp)
+	return s
+}
+
+func (s *segment) path(suffix string) string { return path.Join(s.dir, fileName(s.base, suffix)) }
+
+// sparse says which batches the two indexes note (Kafka's LogSegment.append).
+type sparse struct {
+	since     int         // bytes since the last entry
+	maxTime   int64       // largest timestamp so far
+	maxOffset wire.Offset // last offset of the batch that has it
+	lastTime  int64       // of the last time index entry
+}
+
+func newSparse(base wire.Offset) sparse {
+	return sparse{maxTime: record.NoTimestamp, maxOffset: base, lastTime: record.NoTimestamp}
+}
+
+// add takes the next batch; it tells whether the offset index and the time index get an entry.
+func (p *sparse) add(b record.Batch, interval int) (offsetDue, timeDue bool) {
+	if t := b.MaxTimestamp(); t > p.maxTime {
+		p.maxTime, p.maxOffset = t, b.LastOffset()
+	}
+	if p.since > interval {
+		offsetDue, p.since = true, 0
+		timeDue = p.timeDue()
+	}
+	p.since += b.Length()
+	return offsetDue, timeDue
+}
+
+// timeDue tells whether an entry for the largest timestamp is missing, and takes it for written.
+func (p *sparse) timeDue() bool {
+	due := p.maxTime > p.lastTime
+	p.lastTime = p.maxTime
+	return due
+}
+
+// note takes a batch that was appended at position into the indexes. An index file that can't be written leaves the index
+// sparser than it should be.
+func (s *segment) note(b record.Batch, position int64) error {
+	if s.firstTime == unknownTime && position == 0 {
+		s.firstTime = b.MaxTimestamp()
+	}
+	offsetDue, timeDue := s.sparse.add(b, s.config.Load().IndexIntervalBytes)
+	s.maxTime.Store(s.sparse.maxTime)
+	if !offsetDue {
+		return nil
+	}
+	var e entry
+	err := s.offsets.append(s.env.fs, s.path(offsetSuffix), appendOffsetEntry(e[:0], s.base, b.LastOffset(), position))
+	if timeDue {
+		err = errors.Join(err, s.appendTime())
+	}
+	return err
+}
+
+func (s *segment) appendTime() error {
+	var e entry
+	return s.times.append(s.env.fs, s.path(timeSuffix), appendTimeEntry(e[:0], s.base, s.sparse.maxTime, s.sparse.maxOffset))
+}
+
+// full tells whether an index has no room for another entry; the time index keeps one for the end of the segment.
+func (s *segment) full() bool {
+	indexBytes := s.config.Load().SegmentIndexBytes
+	return s.offsets.entries() >= int64(indexBytes/offsetEntrySize) || s.times.entries() >= int64(indexBytes/timeEntrySize)-1
+}
+
+// handle is an open segment. It lives until its last user has let go; the segment itself is one.
+type handle struct {
+	refs    atomic.Int64
+	file    vfs.File
+	maps    [2]atomic.Pointer[vfs.Mapping] // of the offset and the time index
+	release func()                         // made once, so that a read allocates nothing
+}
+
+const (
+	offsetMap = iota
+	timeMap
+)
+
+// retain takes a reference; it fails when the last one is gone.
+func (h *handle) retain() bool {
+	for {
+		n := h.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if h.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (h *handle) drop() {
+	if h.refs.Add(-1) != 0 {
+		return
+	}
+	for i := range h.maps {
+		if m := h.maps[i].Load(); m != nil {
+			_ = (*m).Close() // read-only: nothing is lost
+		}
+	}
+	_ = h.file.Close() // written bytes are the page cache's already; Flush reports what goes wrong with them
+}
+
+// open returns the segment's files with a reference taken; release lets go.
+func (s *segment) open() (*handle, error) {
+	if !s.used.Load() {
+		s.used.Store(true)
+	}
+	for {
+		h := s.files.Load()
+		if h == nil {
+			var err error
+			if h, err = s.reopen(); err != nil {
+				return nil, err
+			}
+		}
+		if h.retain() {
+			return h, nil
+		}
+	}
+}
+
+func (s *segment) reopen() (*handle, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if h := s.files.Load(); h != nil {
+		return h, nil
+	}
+	if s.gone {
+		return nil, errGone
+	}
+	f, err := s.env.fs.Open(s.path(logSuffix))
+	if err != nil {
+		return nil, err
+	}
+	return s.publish(f), nil
+}
+
+// publish makes an open file the segment's.
+func (s *segment) publish(f vfs.File) *handle {
+	h := &handle{file: f}
+	h.refs.Store(1)
+	h.release = h.drop
+	s.files.Store(h)
+	s.env.files.add(s)
+	return h
+}
+
+// takeUsed tells whether the segment was used since the last call.
+func (s *segment) takeUsed() bool { return s.used.Swap(false) }
+
+// closeFiles lets go of the segment's files; users keep them until they are done.
+func (s *segment) closeFiles() {
+	if h := s.files.Swap(nil); h != nil {
+		h.drop()
+	}
+}
+
+// discard renames the segment's files to .deleted and leaves them to the trash. Readers that have them open go on.
+func (s *segment) discard(due time.Time) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	s.closeFiles()
+	for _, suffix := range []string{logSuffix, offsetSuffix, timeSuffix, txnSuffix, snapshotSuffix} {
+		name := s.path(suffix)
+		err := s.env.fs.Rename(name, name+deletedSuffix)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.env.trash.add(name+deletedSuffix, due)
+	}
+	return nil
+}
+
+// abandon closes the segment's files for good; its directory is about to be renamed.
+func (s *segment) abandon() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gone = true
+	s.closeFiles()
+}
+
+// damages are the segment's damaged ranges.
+func (s *segment) damages() []damage {
+	if p := s.damaged.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// seek finds the first batch that ends at offset or behind it, below position end. It returns its header, copied into buf,
+// and its position; io.EOF where there is none.
+func (s *segment) seek(h *handle, offset wire.Offset, end int64, buf *[record.HeaderSize]byte) (record.Batch, int64, error) {
+	start, indexed, err := s.floor(h, offset)
+	if err != nil {
+		return nil, 0, err
+	}
+	header, pos, err := s.walkTo(h, start, indexed, offset, end, buf)
+	if !errors.Is(err, errIndex) {
+		return header, pos, err
+	}
+	s.rebuildIndexes(h, err)
+	return s.walkTo(h, 0, wire.NoOffset, offset, end, buf)
+}
+
+// floor is a position from which a walk finds offset: that of an indexed batch, whose last offset is indexed, or the start
+// of the segment (indexed is NoOffset).
+func (s *segment) floor(h *handle, offset wire.Offset) (pos int64, indexed wire.Offset, err error) {
+	if err := s.ready(h); err != nil {
+		return 0, 0, err
+	}
+	e, ok, err := s.offsets.floor(int64(offset-s.base), func() ([]byte, error) { return s.mapped(h, offsetMap) })
+	if err != nil {
+		s.rebuildIndexes(h, err)
+	}
+	if err != nil || !ok {
+		return 0, wire.NoOffset, nil
+	}
+	return e.position(), s.base + wire.Offset(e.offsetKey()), nil
+}
+
+// walkTo walks from start to the batch that seek looks for. It is errIndex if the first one does not end at indexed.
+func (s *segment) walkTo(
+	h *handle, start int64, indexed, offset wire.Offset, end int64, buf *[record.HeaderSize]byte,
+) (record.Batch, int64, error) {
+	w := walk(h.file, start, s.size.Load(), s.damages())
+	defer w.close()
+	for {
+		header, pos, err := w.next()
+		if indexed != wire.NoOffset && (err != nil || header.LastOffset() != indexed) {
+			return nil, 0, fmt.Errorf("%w: no batch that ends at %d at position %d", errIndex, indexed, start)
+		}
+		indexed = wire.NoOffset
+		if err != nil {
+			return nil, 0, err
+		}
+		if pos >= end {
+			return nil, 0, io.EOF
+		}
+		if header.LastOffset() >= offset {
+			copy(buf[:], header)
+			return buf[:], pos, nil
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/record"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// TruncateTo drops everything from offset on; a batch that offset splits goes whole. It tells whether something went. It is
+// durable when it returns, so that no crash brings back what was cut.
+func (l *Log) TruncateTo(now time.Time, offset wire.Offset) (bool, error) {
+	l.maintenance.Lock()
+	defer l.maintenance.Unlock()
+	if err := l.env.disk.check(); err != nil {
+		return false, err
+	}
+	if offset >= l.EndOffset() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.setEpochsLocked(l.epochs.Load().truncateEnd(offset))
+		return false, nil
+	}
+	segments := *l.segments.Load()
+	if offset <= segments[0].base {
+		return true, l.restartMaintained(now, offset)
+	}
+	if err := l.lowerRecoveryPoint(offset); err != nil {
+		return false, err
+	}
+	l.mu.Lock()
+	err := l.truncateLocked(now, segments, offset)
+	l.mu.Unlock()
+	if err == nil {
+		err = l.env.fs.SyncDir(l.dir)
+	}
+	if err != nil {
+		return true, l.env.fault("truncate", err)
+	}
+	return true, nil
+}
+
+// lowerRecoveryPoint makes sure that no recovery trusts what is about to be written anew.
+func (l *Log) lowerRecoveryPoint(offset wire.Offset) error {
+	if l.RecoveryPoint() <= offset {
+		return nil
+	}
+	l.recoveryPoint.Store(int64(offset))
+	markChanged(&l.env.disk.recoveryChanged)
+	if l.env.saveRecoveryPoints == nil {
+		return nil
+	}
+	if err := l.env.saveRecoveryPoints(); err != nil {
+		return l.env.fault("lower the recovery point", err)
+	}
+	return nil
+}
+
+func (l *Log) truncateLocked(now time.Time, segments []*segment, offset wire.Offset) error {
+	keep := floorSegment(segments, offset)
+	s := segments[keep]
+	h, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer h.drop()
+	end, position := offset, s.size.Load()
+	var buf [record.HeaderSize]byte
+	if b, pos, err := s.seek(h, offset, position, &buf); err == nil {
+		end, position = min(offset, b.BaseOffset()), pos
+	} else if !errors.Is(err, io.EOF) {
+		return err
+	}
+	s.sealed.Store(false)
+	kept := slices.Clone(segments[:keep+1])
+	l.segments.Store(&kept)
+	l.end.set(end, s.base, position)
+	s.size.Store(position)
+	for i := len(segments) - 1; i > keep; i-- {
+		if err := segments[i].discard(now.Add(l.deleteDelay())); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(h.file.Truncate(position), h.file.Sync()); err != nil {
+		return err
+	}
+	if err := s.reindex(h, end); err != nil {
+		return err
+	}
+	return l.forgetLocked(now, kept, end)
+}
+
+// reindex makes the indexes of a segment anew that was cut at the offset end.
+func (s *segment) reindex(h *handle, end wire.Offset) error {
+	x := s.indexBuilder()
+	w := walk(h.file, 0, s.size.Load(), s.damages())
+	defer w.close()
+	for {
+		b, pos, err := w.next()
+		if errors.Is(err, io.EOF) || errors.Is(err, errBatch) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		x.add(b, pos)
+	}
+	s.firstTime = unknownTime
+	kept, err := s.abortedBelow(end)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.adoptIndexes(&x), s.setAborted(kept))
+}
+
+// forgetLocked takes everything from end on out of what follows the log.
+func (l *Log) forgetLocked(now time.Time, segments []*segment, end wire.Offset) error {
+	l.setEpochsLocked(l.epochs.Load().truncateEnd(end))
+	l.watermark.Store(min(l.watermark.Load(), int64(end)))
+	l.start.Store(min(l.start.Load(), int64(end)))
+	l.snapshots = slices.DeleteFunc(l.snapshots, func(p pendingSnapshot) bool { return p.offset > end })
+	if err := l.removeSnapshots(func(at wire.Offset) bool { return at > end }); err != nil {
+		return err
+	}
+	from, err := l.loadSnapshot(now, end)
+	if err != nil {
+		return err
+	}
+	if err := l.replay(now, segments, max(from, segments[0].base), end); err != nil {
+		return err
+	}
+	l.publishUnstableLocked()
+	return nil
+}
+
+// TruncateFullyAndStartAt drops everything and starts anew at offset.
+func (l *Log) TruncateFullyAndStartAt(now time.Time, offset wire.Offset) error {
+	if offset < 0 {
+		return fmt.Errorf("%w: %d", ErrOffsetOutOfRange, offset)
+	}
+	l.maintenance.Lock()
+	defer l.maintenance.Unlock()
+	if err := l.env.disk.check(); err != nil {
+		return err
+	}
+	return l.restartMaintained(now, offset)
+}
+
+func (l *Log) restartMaintained(now time.Time, offset wire.Offset) error {
+	if err := l.lowerRecoveryPoint(min(offset, l.StartOffset())); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	err := l.startAnew(now, *l.segments.Load(), offset)
+	l.publishUnstableLocked()
+	l.mu.Unlock()
+	if err == nil {
+		err = l.env.fs.SyncDir(l.dir)
+	}
+	if err != nil {
+		return l.env.fault("start the log anew", err)
+	}
+	markChanged(&l.env.disk.startChanged)
+	markChanged(&l.env.disk.recoveryChanged)
+	return nil
+}
