@@ -24,6 +24,9 @@ type BrokerID int32
 // NoBroker stands for "no leader" and "no such broker".
 const NoBroker BrokerID = -1
 
+// String is the id in decimal, as config resources and files name brokers.
+func (id BrokerID) String() string { return strconv.Itoa(int(id)) }
+
 // BrokerEpoch is the metadata offset of a broker's registration (KIP-903).
 type BrokerEpoch int64
 
@@ -92,17 +95,26 @@ func IsInternalTopic(name string) bool {
 	return name == ConsumerOffsetsTopic || name == TransactionStateTopic || name == ShareGroupStateTopic
 }
 
-// ValidTopicName tells whether Kafka accepts the name: 1 to 249 of [a-zA-Z0-9._-], neither "." nor "..".
-func ValidTopicName(name string) bool {
-	if name == "" || name == "." || name == ".." || len(name) > maxTopicNameLength {
-		return false
+// ValidTopicName tells whether Kafka accepts the name.
+func ValidTopicName(name string) bool { return TopicNameFault(name) == "" }
+
+// TopicNameFault says in Kafka's words why a name is not accepted, or nothing: names are 1 to 249 of [a-zA-Z0-9._-], neither
+// "." nor "..".
+func TopicNameFault(name string) string {
+	switch {
+	case name == "":
+		return "the empty string is not allowed"
+	case name == "." || name == "..":
+		return "'" + name + "' is not allowed"
+	case len(name) > maxTopicNameLength:
+		return "the length of '" + name + "' is longer than the max allowed length " + strconv.Itoa(maxTopicNameLength)
 	}
 	for i := range len(name) {
 		c := name[i]
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		if !letter && c != '.' && c != '_' && c != '-' {
-			return false
+			return "'" + name + "' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
 		}
 	}
-	return true
+	return ""
 }

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+func handleDescribeConfigs(s *Server, c *call, request *kmsg.DescribeConfigsRequest) {
+	response := kmsg.NewPtrDescribeConfigsResponse()
+	image := s.Image()
+	for _, r := range request.Resources {
+		row := kmsg.NewDescribeConfigsResponseResource()
+		row.ResourceType, row.ResourceName, row.ErrorMessage = r.ResourceType, r.ResourceName, text("")
+		entries, err := s.describeConfigs(image, metadata.ResourceType(r.ResourceType), r.ResourceName)
+		if err != nil {
+			row.ErrorCode, row.ErrorMessage = int16(err.Code), text(err.Message)
+			response.Resources = append(response.Resources, row)
+			continue
+		}
+		entries = wantedEntries(entries, r)
+		for i := range entries {
+			row.Configs = append(row.Configs, describedConfig(request, &entries[i]))
+		}
+		response.Resources = append(response.Resources, row)
+	}
+	c.answer(response)
+}
+
+// describeConfigs lists all configs of a resource.
+func (s *Server) describeConfigs(image *metadata.Image, kind metadata.ResourceType, name string) ([]config.Entry, *wire.Error) {
+	overrides := image.Configs(metadata.ConfigResource{Type: kind, Name: name})
+	switch kind {
+	case metadata.TopicResource:
+		if why := wire.TopicNameFault(name); why != "" {
+			return nil, wire.NewError(wire.InvalidTopic, "Topic name is invalid: "+why)
+		}
+		if image.Topic(name) == nil {
+			return nil, wire.NewError(wire.UnknownTopicOrPartition, "")
+		}
+		return config.DescribeTopic(s.Config(), overrides), nil
+	case metadata.BrokerResource:
+		if name == "" {
+			return config.DescribeCluster(s.Config()), nil
+		}
+		if err := s.checkSelf(name, "expected %d or empty string, but received %d"); err != nil {
+			return nil, err
+		}
+		return config.DescribeBroker(s.Config()), nil
+	case metadata.BrokerLoggerResource:
+		if name == "" {
+			return nil, wire.NewError(wire.InvalidRequest, "Broker id must not be empty")
+		}
+		if err := s.checkSelf(name, "expected %d but received %d"); err != nil {
+			return nil, err
+		}
+		return nil, nil // no logger has a level of its own
+	case metadata.ClientMetricsResource:
+		return config.DescribeClientMetrics(overrides), nil
+	case metadata.GroupResource:
+		return config.DescribeGroup(s.Config(), overrides), nil
+	default:
+		return nil, wire.NewError(wire.InvalidRequest, malformedText)
+	}
+}
+
+// checkSelf refuses a broker resource that is not this broker.
+func (s *Server) checkSelf(name, format string) *wire.Error {
+	id, err := strconv.ParseInt(name, 10, 32)
+	if err != nil {
+		return wire.NewError(wire.InvalidRequest, "Broker id must be an integer, but it is: "+name)
+	}
+	if wire.BrokerID(id) != s.self {
+		return wire.NewError(wire.InvalidRequest, fmt.Sprintf("Unexpected broker id, "+format, s.self, id))
+	}
+	return nil
+}
+
+// wantedEntries keeps the names that were asked for; null and none mean all.
+func wantedEntries(entries []config.Entry, r kmsg.DescribeConfigsRequestResource) []config.Entry {
+	if len(r.ConfigNames) == 0 {
+		return entries
+	}
+	return slices.DeleteFunc(entries, func(e config.Entry) bool { return !slices.Contains(r.ConfigNames, e.Name) })
+}
+
+func describedConfig(request *kmsg.DescribeConfigsRequest, e *config.Entry) kmsg.DescribeConfigsResponseResourceConfig {
+	row := kmsg.NewDescribeConfigsResponseResourceConfig()
+	row.Name, row.Value, row.ReadOnly, row.IsSensitive = e.Name, e.Value, e.ReadOnly, e.Sensitive
+	row.Source, row.ConfigType = kmsg.ConfigSource(e.Origin), kmsg.ConfigType(e.Type)
+	if request.IncludeDocumentation {
+		row.Documentation = nullable(e.Doc)
+	}
+	if request.IncludeSynonyms {
+		for _, synonym := range e.Synonyms {
+			row.ConfigSynonyms = append(row.ConfigSynonyms, kmsg.DescribeConfigsResponseResourceConfigConfigSynonym{
+				Name: synonym.Name, Value: synonym.Value, Source: kmsg.ConfigSource(synonym.Origin),
+			})
+		}
+	}
+	return row
+}

@@ -1,0 +1,55 @@
+package api
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// handleOffsetDelete gives the coordinator the partitions that exist, and puts the others' errors between its answers.
+func handleOffsetDelete(s *Server, c *call, request *kmsg.OffsetDeleteRequest) {
+	image := s.Image()
+	known := *request
+	known.Topics = nil
+	type missing struct{ topic, partition int }
+	var unknown []missing
+	for i, t := range request.Topics {
+		part := kmsg.NewOffsetDeleteRequestTopic()
+		part.Topic = t.Topic
+		for j, p := range t.Partitions {
+			if image.Partition(t.Topic, p.Partition) == nil {
+				unknown = append(unknown, missing{i, j})
+				continue
+			}
+			part.Partitions = append(part.Partitions, p)
+		}
+		if len(part.Partitions) > 0 {
+			known.Topics = append(known.Topics, part)
+		}
+	}
+	s.groups.OffsetDelete(c.now, &known, func(r *kmsg.OffsetDeleteResponse) {
+		if r.ErrorCode == 0 {
+			for _, m := range unknown {
+				t := request.Topics[m.topic]
+				row := kmsg.NewOffsetDeleteResponseTopicPartition()
+				row.Partition, row.ErrorCode = t.Partitions[m.partition].Partition, int16(wire.UnknownTopicOrPartition)
+				addDeleted(r, t.Topic, row)
+			}
+		}
+		c.answer(r)
+	})
+}
+
+// addDeleted adds a row under its topic.
+func addDeleted(r *kmsg.OffsetDeleteResponse, topic string, row kmsg.OffsetDeleteResponseTopicPartition) {
+	for i := range r.Topics {
+		if r.Topics[i].Topic == topic {
+			r.Topics[i].Partitions = append(r.Topics[i].Partitions, row)
+			return
+		}
+	}
+	t := kmsg.NewOffsetDeleteResponseTopic()
+	t.Topic = topic
+	t.Partitions = append(t.Partitions, row)
+	r.Topics = append(r.Topics, t)
+}

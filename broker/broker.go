@@ -1,0 +1,210 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tidemark-io/tidemark/broker/api"
+	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/engine"
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/network"
+	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/tier/object/storeurl"
+)
+
+// Broker is a running broker.
+type Broker struct {
+	logger    *slog.Logger
+	engine    *engine.Engine
+	loop      *loop
+	network   *network.Server
+	admin     *admin
+	addresses []string
+
+	stopLoop context.CancelFunc
+	stopped  chan struct{} // the loop has ended
+}
+
+// Start starts a broker and returns when it serves clients. ctx bounds the start alone.
+func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (_ *Broker, err error) {
+	b := &Broker{logger: logger, loop: newLoop(), stopped: make(chan struct{})}
+	store, err := storeurl.Open(ctx, settings.StoreURL)
+	if err != nil {
+		return nil, fmt.Errorf("open store.url %q: %w", settings.StoreURL, err)
+	}
+	listeners, advertised, err := listen(ctx, settings)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+		}
+	}()
+	b.engine, err = engine.Open(ctx, time.Now(), engine.Options{
+		Config: settings, FS: vfs.OS{}, Store: store, Advertised: advertised,
+		Incarnation: incarnation(), BootID: bootID(), Rand: seededRand(),
+		Run: runParallel, Logger: logger, Wake: b.loop.Wake,
+	})
+	if err != nil {
+		return nil, err
+	}
+	b.loop.engine = b.engine
+	for _, l := range advertised {
+		b.addresses = append(b.addresses, net.JoinHostPort(l.Host, strconv.Itoa(int(l.Port))))
+	}
+	var loopContext context.Context
+	loopContext, b.stopLoop = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(b.stopped)
+		b.loop.run(loopContext)
+	}()
+	if err := b.waitServing(ctx); err != nil {
+		b.stopLoop()
+		<-b.stopped
+		return nil, err
+	}
+
+	registry := newRegistry()
+	registry.MustRegister(partitionCollector{b.engine})
+	requests := newRequestMetrics(registry)
+	b.network = network.New(network.Options{
+		Listeners: listeners, Handler: requests.observe(b.engine.Handle), Flexible: api.FlexibleHeader,
+		Limits: limits(settings), Logger: logger.With("component", "network"), Registerer: registry,
+	})
+	b.admin, err = newAdmin(ctx, settings.AdminListener.Address(), registry, logger.With("component", "admin"), b.engine.Serving)
+	if err != nil {
+		b.stopLoop()
+		<-b.stopped
+		return nil, err
+	}
+	b.network.Start()
+	return b, nil
+}
+
+// waitServing waits until the broker is registered and unfenced.
+func (b *Broker) waitServing(ctx context.Context) error {
+	select {
+	case <-b.engine.Served():
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for registration: %w", context.Cause(ctx))
+	case <-b.stopped:
+		return fmt.Errorf("the engine stopped while it started")
+	}
+}
+
+// Close stops the broker in order: clients first, then leaderships, logs, the lease. What ctx cuts short is left as a crash would
+// leave it.
+func (b *Broker) Close(ctx context.Context) error {
+	errNetwork := b.network.Close(ctx)
+	b.engine.Stop()
+	b.loop.Wake()
+	select {
+	case <-b.engine.Stopped():
+	case <-ctx.Done():
+		b.logger.Warn("the stop was cut short")
+	}
+	b.stopLoop()
+	<-b.stopped
+	errEngine := b.engine.Close(time.Now())
+	errAdmin := b.admin.close(ctx)
+	if errEngine != nil {
+		return errEngine
+	}
+	if errNetwork != nil {
+		return errNetwork
+	}
+	return errAdmin
+}
+
+// listen opens the listeners, and says where clients reach them: where the settings leave the port to the system, on the one
+// that it chose.
+func listen(ctx context.Context, settings *config.Broker) ([]network.Listener, []metadata.Listener, error) {
+	var lc net.ListenConfig
+	var open []network.Listener
+	var advertised []metadata.Listener
+	for i, l := range settings.Listeners {
+		listener, err := lc.Listen(ctx, "tcp", l.Address())
+		if err != nil {
+			for _, o := range open {
+				o.Close()
+			}
+			return nil, nil, fmt.Errorf("listen on %s: %w", l, err)
+		}
+		open = append(open, network.Listener{Name: l.Name, Listener: listener})
+		to := settings.AdvertisedListeners[i]
+		if to.Port == 0 {
+			to.Port = listener.Addr().(*net.TCPAddr).Port
+		}
+		advertised = append(advertised, metadata.Listener{Name: l.Name, Host: to.Host, Port: uint16(to.Port), Protocol: l.Protocol})
+	}
+	return open, advertised, nil
+}
+
+func limits(settings *config.Broker) network.Limits {
+	l := network.DefaultLimits()
+	l.RequestBytesMax = settings.SocketRequestMaxBytes
+	l.QueuedBytesMax = settings.QueuedMaxRequestBytes
+	l.IdleMax = time.Duration(settings.ConnectionsMaxIdleMs) * time.Millisecond
+	l.WriteMax = l.IdleMax
+	l.Connections.Max = settings.MaxConnections
+	l.Connections.MaxPerIP = settings.MaxConnectionsPerIP
+	l.ReceiveBufferBytes = settings.SocketReceiveBufferBytes
+	return l
+}
+
+// incarnation is new with every start.
+func incarnation() string { return rand.Text() }
+
+// bootID is the kernel's, empty where it is not to be had.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
+}
+
+// seededRand is a generator that nobody can guess.
+func seededRand() *mathrand.Rand {
+	var seed [32]byte
+	rand.Read(seed[:]) //nolint:errcheck // never fails: the standard library ends the program instead
+	return mathrand.New(mathrand.NewChaCha8(seed))
+}
+
+// runParallel spreads work over the processors.
+func runParallel(n int, work func(i int)) {
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		group.Go(func() error {
+			work(i)
+			return nil
+		})
+	}
+	group.Wait() //nolint:errcheck // work reports its errors itself
+}
+
+// Addresses are where clients are served, a listener each.
+func (b *Broker) Addresses() []string { return b.addresses }
+
+// AdminAddress is where the admin listener serves HTTP.
+func (b *Broker) AdminAddress() string { return b.admin.listener.Addr().String() }
+
+// ClusterID is the cluster's id.
+func (b *Broker) ClusterID() string { return b.engine.ClusterID() }

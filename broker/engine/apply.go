@@ -1,0 +1,107 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/record"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// publish makes committed metadata this broker's: settings first, then partitions, then what clients see, then coordinators, so
+// that nobody is sent to a partition that is not there.
+func (e *Engine) publish(now time.Time, image *metadata.Image, delta metadata.Delta) {
+	e.applySettings(now, image, delta)
+	e.replicas.Apply(now, image, delta)
+	e.image.Store(image)
+	e.applyOffsetsTopic(image, delta)
+	var deleted []string
+	for _, t := range delta.Topics {
+		if t.After == nil {
+			deleted = append(deleted, t.Before.Name)
+		}
+	}
+	if len(deleted) > 0 {
+		e.groups.TopicsDeleted(now, deleted)
+	}
+}
+
+// applySettings takes over dynamic settings of this broker and of all brokers.
+func (e *Engine) applySettings(now time.Time, image *metadata.Image, delta metadata.Delta) {
+	own := metadata.ConfigResource{Type: metadata.BrokerResource, Name: e.self.String()}
+	all := metadata.ConfigResource{Type: metadata.BrokerResource}
+	for _, r := range delta.Configs {
+		if r == own || r == all {
+			settings, err := e.config.WithDynamic(image.Configs(all), image.Configs(own))
+			if err != nil {
+				e.logger.Error("dynamic settings are not usable; the former ones stay", "err", err)
+				return
+			}
+			e.settings.Store(settings)
+			e.replicas.SetConfig(now, settings)
+			return
+		}
+	}
+}
+
+// applyOffsetsTopic loads the partitions of __consumer_offsets that this broker has begun to lead, and unloads the others.
+func (e *Engine) applyOffsetsTopic(image *metadata.Image, delta metadata.Delta) {
+	for _, t := range delta.Topics {
+		name := ""
+		if t.After != nil {
+			name = t.After.Name
+		} else {
+			name = t.Before.Name
+		}
+		if name != wire.ConsumerOffsetsTopic {
+			continue
+		}
+		count := 0
+		if topic := image.Topic(wire.ConsumerOffsetsTopic); topic != nil {
+			count = len(topic.Partitions)
+		}
+		e.groups.SetPartitionCount(int32(count))
+		for _, p := range t.Partitions {
+			switch {
+			case p.After != nil && p.After.Leader == e.self:
+				e.loadGroups(p.Index, p.After.LeaderEpoch)
+			case p.After != nil:
+				e.groups.Unload(p.Index, p.After.LeaderEpoch)
+			default:
+				e.groups.Unload(p.Index, p.Before.LeaderEpoch+1)
+			}
+		}
+	}
+}
+
+// loadGroups reads a partition of __consumer_offsets into memory, as a task.
+func (e *Engine) loadGroups(partition int32, epoch wire.LeaderEpoch) {
+	load := e.groups.StartLoad(partition, epoch)
+	if load == nil {
+		return
+	}
+	tp := wire.TopicPartition{Topic: wire.ConsumerOffsetsTopic, Partition: partition}
+	e.lanes.add(LaneLoad, func(ctx context.Context) Completion {
+		err := load.Replay(ctx, e.replicas.ReadLocal(ctx, tp))
+		return func(now time.Time) {
+			info, _ := e.replicas.Partition(tp)
+			e.groups.FinishLoad(now, load, info.HighWatermark, err)
+		}
+	})
+}
+
+// offsetsLog appends to __consumer_offsets for the group coordinator.
+type offsetsLog struct{ engine *Engine }
+
+func (l offsetsLog) Append(now time.Time, partition int32, epoch wire.LeaderEpoch, batch record.Batch) (wire.Offset, error) {
+	tp := wire.TopicPartition{Topic: wire.ConsumerOffsetsTopic, Partition: partition}
+	return l.engine.replicas.AppendAsCoordinator(now, tp, epoch, batch)
+}
+
+// highWatermark passes on how far internal partitions are replicated.
+func (e *Engine) highWatermark(_ time.Time, tp wire.TopicPartition, offset wire.Offset) {
+	if tp.Topic == wire.ConsumerOffsetsTopic {
+		e.groups.HighWatermark(tp.Partition, offset)
+	}
+}

@@ -1,0 +1,191 @@
+package engine
+
+import (
+	"encoding/hex"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/api"
+	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/group"
+	"github.com/tidemark-io/tidemark/broker/log"
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/replica"
+	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/object"
+)
+
+// Options are what an engine is made of. All are required unless they say otherwise.
+type Options struct {
+	Config      *config.Broker
+	FS          vfs.FS
+	Store       object.Store
+	Advertised  []metadata.Listener // where clients reach this broker
+	Incarnation string              // of this process: new with every start
+	BootID      string              // of the kernel; "" if unknown
+	// Rand is the one source of randomness: ids, nonces, jitter, placement. Session ids must not be guessed: seed it well
+	// outside of the simulator.
+	Rand *rand.Rand
+	// Run is the executor for parallel recovery; nil: one by one.
+	Run    func(n int, work func(i int))
+	Logger *slog.Logger
+	// Wake is called, by any goroutine and with no locks held, when Step has something to do before NextWake.
+	Wake func()
+}
+
+// Engine is one broker.
+type Engine struct {
+	config      *config.Broker                // static
+	settings    atomic.Pointer[config.Broker] // with the dynamic settings
+	self        wire.BrokerID
+	clusterID   string
+	fs          vfs.FS
+	incarnation string
+	logger      *slog.Logger
+	wake        func()
+	random      *lockedRand
+
+	logs     *log.Manager
+	replicas *replica.Manager
+	groups   *group.Coordinator
+	api      *api.Server
+
+	image atomic.Pointer[metadata.Image] // as applied by this broker
+
+	inbox inbox
+	lanes lanes
+
+	// The following belong to whoever calls Step.
+	role       controllerRole
+	member     member
+	producers  producerIDs
+	upkeep     upkeep
+	stepped    time.Time // the newest now
+	keeping    bool      // keptFile is being written
+	keepDue    time.Time
+	keptOffset wire.Offset // of the image in keptFile
+
+	stopAsked atomic.Bool
+	left      bool          // the lease was given up for good
+	stopped   chan struct{} // closed when nothing is left to do but Close
+}
+
+// Handle answers a request or parks it. It may be called by many goroutines at once, as soon as Ready to serve is true.
+func (e *Engine) Handle(now time.Time, request *api.Request) api.Reply {
+	return e.api.Handle(now, request)
+}
+
+// Serving tells whether clients can be answered: the broker is registered, unfenced and not about to stop.
+func (e *Engine) Serving() bool { return e.member.serving.Load() }
+
+// Image is the cluster's metadata as this broker has applied it.
+func (e *Engine) Image() *metadata.Image { return e.image.Load() }
+
+// Replicas are the partitions of this broker, for metrics.
+func (e *Engine) Replicas() *replica.Manager { return e.replicas }
+
+// ClusterID is the cluster's id.
+func (e *Engine) ClusterID() string { return e.clusterID }
+
+// Step does what is due at now: it takes what waits in the inbox and runs timers.
+func (e *Engine) Step(now time.Time) {
+	e.stepped = now
+	for _, submission := range e.inbox.take() {
+		e.role.submit(now, submission)
+	}
+	e.role.step(now)
+	e.member.step(now)
+	if proposal := e.replicas.Advance(now); proposal != nil {
+		e.proposeISR(now, proposal)
+	}
+	e.groups.Advance(now)
+	e.upkeep.step(now)
+	e.role.flush(now)
+	e.keepMetadata(now)
+	e.stepStop(now)
+}
+
+// Ready hands out the tasks that may start now. Each is to be run once and its completion given to Complete.
+func (e *Engine) Ready() []Task { return e.lanes.take() }
+
+// Complete takes back a task of a lane.
+func (e *Engine) Complete(now time.Time, lane Lane, complete Completion) {
+	e.stepped = now
+	e.lanes.done(lane)
+	if complete != nil {
+		complete(now)
+	}
+	e.role.flush(now)
+}
+
+// NextWake is when Step has something to do by itself.
+func (e *Engine) NextWake() time.Time {
+	return earliest(e.role.nextWake(), e.member.nextWake(), e.upkeep.nextWake(), e.replicas.NextWake(), e.groups.NextWake())
+}
+
+// earliest of the times that are not zero; zero if all are.
+func earliest(times ...time.Time) time.Time {
+	var first time.Time
+	for _, t := range times {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}
+
+// proposeISR asks the controller for what the leaders of this broker want.
+func (e *Engine) proposeISR(now time.Time, proposal *metadata.AlterPartition) {
+	proposal.BrokerEpoch = e.member.epoch
+	e.Submit(now, proposal, now.Add(e.requestTimeout()), func(answer metadata.Answer, err error) {
+		decided, _ := answer.(*metadata.AlterPartitionAnswer)
+		e.replicas.ISRDecided(now, proposal, decided)
+	})
+}
+
+func (e *Engine) requestTimeout() time.Duration {
+	return time.Duration(e.config.RequestTimeoutMs) * time.Millisecond
+}
+
+// lockedRand is the engine's randomness for callers on many goroutines.
+type lockedRand struct {
+	mu     sync.Mutex
+	source *rand.Rand
+}
+
+// Uint32 is a random number.
+func (r *lockedRand) Uint32() uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.source.Uint32()
+}
+
+// Nonce is a text that is never used again.
+func (r *lockedRand) Nonce() string {
+	return hex.EncodeToString(func() []byte { id := r.UUID(); return id[:] }())
+}
+
+// Uint64 is a random number.
+func (r *lockedRand) Uint64() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.source.Uint64()
+}
+
+// UUID is a random one (version 4).
+func (r *lockedRand) UUID() (id [16]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := 0; i < len(id); i += 8 {
+		for j, v := 0, r.source.Uint64(); j < 8; j, v = j+1, v>>8 {
+			id[i+j] = byte(v)
+		}
+	}
+	id[6] = id[6]&0x0f | 0x40
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}

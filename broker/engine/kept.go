@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/tier/chain"
+)
+
+// keptFile holds, in the first log directory, what this broker has seen of the metadata: a chain that ends before it, or that
+// differs there, is not the one this broker belongs to (safety.md 8). The image says which topics there were, so that the logs of
+// those that are gone can be told from logs that nobody can explain.
+const keptFile = "cluster-metadata.json"
+
+// keptState is the content of keptFile; the zero position and an empty image without one.
+type keptState struct {
+	position    chain.Position
+	incarnation string // of the process that wrote it
+	image       *metadata.Image
+}
+
+type keptJSON struct {
+	Position    chain.Position  `json:"position"`
+	Incarnation string          `json:"incarnation"`
+	Image       json.RawMessage `json:"image"`
+}
+
+func loadKept(fsys vfs.FS, dirs []string) (keptState, error) {
+	none := keptState{image: metadata.Empty()}
+	file, err := fsys.OpenRead(path.Join(dirs[0], keptFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return none, nil
+	}
+	if err != nil {
+		return none, fmt.Errorf("open %s: %w", keptFile, err)
+	}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		return none, fmt.Errorf("read %s: %w", keptFile, err)
+	}
+	data := make([]byte, size)
+	if _, err := file.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
+		return none, fmt.Errorf("read %s: %w", keptFile, err)
+	}
+	var content keptJSON
+	if err := json.Unmarshal(data, &content); err != nil {
+		return none, fmt.Errorf("decode %s: %w", keptFile, err)
+	}
+	image, err := metadata.DecodeSnapshot(content.Image)
+	if err != nil {
+		return none, fmt.Errorf("decode %s: %w", keptFile, err)
+	}
+	return keptState{content.Position, content.Incarnation, image}, nil
+}
+
+// storeKept replaces the file, durably: a crash leaves the old or the new one.
+func storeKept(fsys vfs.FS, dir string, state keptState) error {
+	data, err := json.Marshal(keptJSON{Position: state.position, Incarnation: state.incarnation, Image: state.image.Snapshot()})
+	if err != nil {
+		return err
+	}
+	temporary := path.Join(dir, keptFile+".tmp")
+	file, err := fsys.Create(temporary)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteAt(data, 0)
+	if err == nil {
+		err = file.Sync()
+	}
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	if err := fsys.Rename(temporary, path.Join(dir, keptFile)); err != nil {
+		return err
+	}
+	return fsys.SyncDir(dir)
+}
+
+// keepInterval is the least time between two writes of keptFile: what lies between is only less precise.
+const keepInterval = time.Second
+
+// keepMetadata writes keptFile soon, unless that is under way.
+func (e *Engine) keepMetadata(now time.Time) {
+	if e.keeping || e.image.Load().Offset() == e.keptOffset || now.Before(e.keepDue) {
+		return
+	}
+	e.keeping = true
+	e.keepDue = now.Add(keepInterval)
+	state := keptState{e.role.log.chain.Tail(), e.incarnation, e.Image()}
+	e.lanes.add(LaneDisk, func(context.Context) Completion {
+		err := storeKept(e.fs, e.config.LogDirs[0], state)
+		return func(time.Time) {
+			e.keeping = false
+			if err != nil {
+				e.logger.Warn("metadata can't be kept on disk", "err", err)
+				return
+			}
+			e.keptOffset = state.image.Offset()
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/membership/lease"
+	"github.com/tidemark-io/tidemark/tier/object"
+)
+
+// leaseHolder steps the lease, hands its actions out as tasks, and tells the role when a term begins and ends.
+type leaseHolder struct {
+	role  *controllerRole
+	core  *lease.Lease
+	store object.Store
+	term  int64 // lease epoch of the running term; 0: none
+}
+
+func (h *leaseHolder) init(role *controllerRole, o Options, former string, jitter *rand.Rand) error {
+	h.role, h.store = role, o.Store
+	var err error
+	h.core, err = lease.New(lease.Config{
+		ClusterID: role.engine.clusterID, Broker: role.engine.self, Incarnation: o.Incarnation, Former: former,
+		Endpoint: clusterEndpoint(o.Config), TTL: time.Duration(o.Config.LeaseTTLMs) * time.Millisecond,
+		Renew: time.Duration(o.Config.LeaseRenewMs) * time.Millisecond,
+		Nonce: role.engine.random.Nonce,
+		Jitter: func(below time.Duration) time.Duration {
+			if below <= 0 {
+				return 0
+			}
+			return time.Duration(jitter.Int64N(int64(below)))
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("lease.ttl.ms and lease.renew.ms: %w", err)
+	}
+	return nil
+}
+
+// clusterEndpoint is where other brokers reach this one.
+func clusterEndpoint(c *config.Broker) string { return c.ClusterListener.Address() }
+
+func (h *leaseHolder) step(now time.Time) { h.event(now, lease.Tick{}) }
+
+// event steps the lease and does what it says.
+func (h *leaseHolder) event(now time.Time, ev lease.Event) {
+	action := h.core.Step(now, ev)
+	h.follow(now)
+	if action.Op == lease.OpNone {
+		return
+	}
+	h.role.engine.lanes.add(LaneLease, func(ctx context.Context) Completion {
+		done := lease.Do(ctx, h.store, action)
+		return func(now time.Time) { h.event(now, done) }
+	})
+}
+
+// follow makes the role follow the lease.
+func (h *leaseHolder) follow(now time.Time) {
+	epoch, _ := h.core.Holds(now)
+	if epoch == h.term {
+		return
+	}
+	if h.term != 0 {
+		h.term = 0
+		h.role.deposed()
+	}
+	if epoch != 0 {
+		h.term = epoch
+		h.role.elected(now, wire.LeaderEpoch(epoch))
+	}
+}
+
+// valid tells whether this broker may commit at this moment.
+func (h *leaseHolder) valid(now time.Time) bool {
+	_, ok := h.core.Holds(now)
+	return ok
+}
+
+// resign gives the lease up; this broker may try for it again.
+func (h *leaseHolder) resign(now time.Time) { h.event(now, lease.Resign{}) }
+
+// leave gives the lease up for good.
+func (h *leaseHolder) leave(now time.Time) { h.event(now, lease.Resign{StayOut: -1}) }
+
+// nextWake is when the lease has something to do; one that waits since ever is due at once.
+func (h *leaseHolder) nextWake() time.Time {
+	at, ok := h.core.NextWake()
+	switch {
+	case !ok:
+		return time.Time{}
+	case at.IsZero():
+		return h.role.engine.stepped
+	default:
+		return at
+	}
+}

@@ -1,0 +1,145 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/chain"
+	"github.com/tidemark-io/tidemark/tier/object"
+)
+
+// metadataPrefix is the chain of the cluster's metadata in the bucket.
+const metadataPrefix = "metadata"
+
+// metadataLog is the chain with the metadata's records in it. Its methods return tasks for LaneChain; only one of them runs at a
+// time.
+type metadataLog struct {
+	chain     *chain.Chain
+	epoch     int64 // of the entries that are appended
+	retention time.Duration
+	logger    *slog.Logger
+
+	entries   int       // since the last snapshot
+	bytes     int       // of their records
+	firstSeen time.Time // of the first of them
+}
+
+// When a snapshot is due: whichever comes first.
+const (
+	snapshotEntries = 1000
+	snapshotBytes   = 8 << 20
+	snapshotAge     = 10 * time.Minute
+)
+
+// imageFold folds entries into an image.
+type imageFold struct{ image *metadata.Image }
+
+// Restore implements chain.Fold.
+func (f *imageFold) Restore(state []byte) error {
+	image, err := metadata.DecodeSnapshot(state)
+	if err != nil {
+		return err
+	}
+	f.image = image
+	return nil
+}
+
+// Apply implements chain.Fold.
+func (f *imageFold) Apply(entry chain.Entry) error {
+	records := make([]metadata.Record, 0, len(entry.Records))
+	for _, raw := range entry.Records {
+		r, err := metadata.UnmarshalRecord(raw)
+		if err != nil {
+			return err
+		}
+		records = append(records, r)
+	}
+	image, _, err := f.image.Apply(wire.Offset(entry.FirstRecord), records)
+	if err != nil {
+		return err
+	}
+	f.image = image
+	return nil
+}
+
+// State implements chain.Fold.
+func (f *imageFold) State() ([]byte, error) { return f.image.Snapshot(), nil }
+
+// catchUp reads what was added to the chain since, and begins a term under epoch. done gets the image at its end, or as far as
+// it was read before an error.
+func (l *metadataLog) catchUp(
+	image func() *metadata.Image, epoch wire.LeaderEpoch, done func(time.Time, *metadata.Image, error),
+) func(context.Context) Completion {
+	return func(ctx context.Context) Completion {
+		l.epoch = int64(epoch)
+		fold := &imageFold{image: image()} // as of now: an entry that was in flight may have come before
+		err := l.refresh(ctx, fold)
+		return func(now time.Time) { done(now, fold.image, err) }
+	}
+}
+
+func (l *metadataLog) refresh(ctx context.Context, fold chain.Fold) error {
+	for {
+		update, err := l.chain.Refresh(ctx)
+		if err == nil {
+			err = update.ApplyTo(fold)
+		}
+		if err != nil || !update.More {
+			return err
+		}
+	}
+}
+
+// append commits records as one entry. done gets nil only if the entry is in the chain for good.
+func (l *metadataLog) append(now time.Time, records []metadata.Record, done func(time.Time, error)) func(context.Context) Completion {
+	return func(ctx context.Context) Completion {
+		raw := make([]json.RawMessage, 0, len(records))
+		size := 0
+		for _, r := range records {
+			body, err := metadata.MarshalRecord(r)
+			if err != nil {
+				return func(now time.Time) { done(now, err) }
+			}
+			size += len(body)
+			raw = append(raw, body)
+		}
+		_, outcome, err := l.chain.Append(ctx, now, l.epoch, raw)
+		if outcome != object.Done {
+			return func(now time.Time) { done(now, fmt.Errorf("append a metadata entry: %s: %w", outcome, err)) }
+		}
+		return func(now time.Time) {
+			if l.entries == 0 {
+				l.firstSeen = now
+			}
+			l.entries++
+			l.bytes += size
+			done(now, nil)
+		}
+	}
+}
+
+// snapshotDue tells whether the entries since the last snapshot are many, large or old.
+func (l *metadataLog) snapshotDue(now time.Time) bool {
+	return l.entries >= snapshotEntries || l.bytes >= snapshotBytes || l.entries > 0 && now.Sub(l.firstSeen) >= snapshotAge
+}
+
+// snapshot stores image, which is the state at the chain's tail, and trims what lies too far behind it.
+func (l *metadataLog) snapshot(now time.Time, image *metadata.Image) func(context.Context) Completion {
+	l.entries, l.bytes = 0, 0
+	at := l.chain.Tail()
+	return func(ctx context.Context) Completion {
+		err := l.chain.Snapshot(ctx, now, at, image.Snapshot())
+		if err == nil {
+			_, err = l.chain.Trim(ctx, now, l.retention, func() chain.Fold { return &imageFold{image: metadata.Empty()} })
+		}
+		if err != nil {
+			l.logger.Warn("metadata snapshot or trim is left for the next time", "err", err)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/api"
+	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/group"
+	"github.com/tidemark-io/tidemark/broker/log"
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/replica"
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/chain"
+	"github.com/tidemark-io/tidemark/tier/object/cluster"
+	"github.com/tidemark-io/tidemark/tier/object/storecheck"
+)
+
+// Open starts a broker as far as it can come alone: it finds its cluster in the store, reads the metadata chain, locks and
+// recovers its log directories, and takes up its partitions. It blocks on the store and the disk. Whoever drives the engine
+// then steps it until it is Serving.
+//
+// It refuses a bucket that is not the one its directories belong to, a chain that ends before what this broker has seen, and a
+// store that does not keep its promises.
+func Open(ctx context.Context, now time.Time, o Options) (*Engine, error) {
+	logger := o.Logger.With("broker", int32(o.Config.NodeID))
+	e := &Engine{
+		config: o.Config, self: o.Config.NodeID, fs: o.FS,
+		incarnation: o.Incarnation, logger: logger.With("component", "engine"), wake: o.Wake,
+		random: &lockedRand{source: o.Rand}, stopped: make(chan struct{}),
+	}
+	e.settings.Store(o.Config)
+	e.image.Store(metadata.Empty())
+
+	found, err := e.findCluster(ctx, now, o)
+	if err != nil {
+		return nil, err
+	}
+	e.clusterID = found.ID
+	kept, err := loadKept(o.FS, o.Config.LogDirs)
+	if err != nil {
+		return nil, err
+	}
+	fold := &imageFold{image: metadata.Empty()}
+	link, err := chain.Open(ctx, o.Store, metadataPrefix, chain.Options{
+		Writer: chain.Writer{Broker: int32(e.self), Incarnation: o.Incarnation},
+		Nonce:  e.random.Nonce, Seen: kept.position, Logger: logger.With("component", "chain"),
+	}, fold)
+	if err != nil {
+		return nil, fmt.Errorf("read the metadata chain: %w", err)
+	}
+	if err := e.openLogs(now, o, fold.image); err != nil {
+		return nil, err
+	}
+	if err := e.assemble(now, o, kept.incarnation, link); err != nil {
+		return nil, err
+	}
+	e.publish(now, fold.image, fold.image.Since(metadata.Empty()))
+	e.settleUnknownLogs(now, kept.image)
+	// From here on the lease may name this incarnation: the next one must know that it was ours.
+	if err := storeKept(o.FS, o.Config.LogDirs[0], keptState{link.Tail(), o.Incarnation, fold.image}); err != nil {
+		return nil, fmt.Errorf("write %s: %w", keptFile, err)
+	}
+	e.keptOffset = fold.image.Offset()
+	e.role.begin(now)
+	return e, nil
+}
+
+// findCluster reads cluster.json, or creates it in a new bucket that has been tried.
+func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options) (cluster.Cluster, error) {
+	known := ""
+	for _, dir := range o.Config.LogDirs {
+		meta, ok, err := log.ReadMeta(o.FS, dir)
+		if err != nil {
+			return cluster.Cluster{}, err
+		}
+		if ok {
+			known = meta.ClusterID
+		}
+	}
+	if known == "" {
+		if err := storecheck.Quick(ctx, o.Store, "check/"+e.random.Nonce()); err != nil {
+			return cluster.Cluster{}, err
+		}
+	}
+	fresh := cluster.Cluster{
+		ID: wire.TopicID(e.random.UUID()).String(), Version: cluster.FormatVersion, CreatedMs: now.UnixMilli(),
+	}
+	return cluster.Ensure(ctx, o.Store, known, fresh)
+}
+
+func (e *Engine) openLogs(now time.Time, o Options, image *metadata.Image) error {
+	settings, err := o.Config.WithDynamic(
+		image.Configs(metadata.ConfigResource{Type: metadata.BrokerResource}),
+		image.Configs(metadata.ConfigResource{Type: metadata.BrokerResource, Name: e.self.String()}))
+	if err != nil {
+		settings = o.Config
+	}
+	e.logs, err = log.OpenManager(now, log.ManagerOptions{
+		FS: o.FS, Dirs: o.Config.LogDirs, ClusterID: e.clusterID, BrokerID: e.self, BootID: o.BootID,
+		DefaultConfig: func(topic string) config.Topic {
+			overrides := image.Configs(metadata.ConfigResource{Type: metadata.TopicResource, Name: topic})
+			resolved, err := config.ResolveTopic(settings, overrides)
+			if err != nil {
+				resolved, _ = config.ResolveTopic(settings, nil)
+			}
+			return resolved
+		},
+		Run: o.Run, NewUUID: e.random.UUID, ProducerExpirationMs: int64(o.Config.ProducerIDExpirationMs),
+	})
+	return err
+}
+
+// assemble makes the parts and ties them together.
+func (e *Engine) assemble(now time.Time, o Options, former string, link *chain.Chain) error {
+	wakeAt := func(time.Time) { e.wake() }
+	e.replicas = replica.New(replica.Options{
+		Self: e.self, Logs: e.logs, Config: o.Config, Logger: o.Logger, Wake: wakeAt, HighWatermark: e.highWatermark,
+	})
+	c := o.Config
+	e.groups = group.New(group.Config{
+		MinSessionTimeout:      millis(c.GroupMinSessionTimeoutMs),
+		MaxSessionTimeout:      millis(c.GroupMaxSessionTimeoutMs),
+		InitialRebalanceDelay:  millis(c.GroupInitialRebalanceDelayMs),
+		MaxSize:                c.GroupMaxSize,
+		OffsetMetadataMaxBytes: c.OffsetMetadataMaxBytes,
+		OffsetsRetention:       time.Duration(c.OffsetsRetentionMinutes) * time.Minute,
+		OffsetsRetentionCheck:  time.Duration(c.OffsetsRetentionCheckMs) * time.Millisecond,
+		OffsetsCommitTimeout:   millis(c.OffsetsCommitTimeoutMs),
+		Appender:               offsetsLog{e}, UUID: e.random.UUID, Wake: wakeAt, Logger: o.Logger,
+	})
+	e.producers.engine = e
+	e.api = api.New(api.Options{
+		Self: e.self, ClusterID: e.clusterID, Config: e.settings.Load, Image: e.image.Load,
+		Replicas: e.replicas, Sessions: replica.NewFetchSessionCache(c.FetchSessionCacheSlots, e.random.Uint32),
+		Groups: e.groups, Controller: e, ProducerIDs: &e.producers, Logger: o.Logger,
+	})
+	directories := e.directories()
+	e.member.init(e, metadata.RegisterBroker{
+		BrokerID: e.self, ClusterID: e.clusterID, Incarnation: o.Incarnation, BootID: o.BootID,
+		Directories: directories, CleanStopEpoch: e.logs.CleanEpoch(), Listeners: o.Advertised, Rack: c.Rack,
+		Features: metadata.SupportedFeatures(),
+	})
+	e.upkeep = newUpkeep(e, now)
+	return e.role.init(e, o, former, link)
+}
+
+// directories are the ids of the log directories that are online.
+func (e *Engine) directories() []string {
+	var ids []string
+	for _, d := range e.logs.Dirs() {
+		if d.Err == nil {
+			ids = append(ids, d.ID.String())
+		}
+	}
+	return ids
+}
+
+// offlineDirectories are the ids of the log directories that have failed.
+func (e *Engine) offlineDirectories() []string {
+	var ids []string
+	for _, d := range e.logs.Offline() {
+		ids = append(ids, d)
+	}
+	return ids
+}
+
+// settleUnknownLogs deals with logs on disk that no partition of the image explains. The log of a topic that this broker's kept
+// image has and the chain, which continues from there, has no more was deleted; anything else is put aside (safety.md 9).
+func (e *Engine) settleUnknownLogs(now time.Time, kept *metadata.Image) {
+	image := e.Image()
+	for _, l := range e.logs.Logs() {
+		tp := l.TopicPartition()
+		topic := image.Topic(tp.Topic)
+		if topic != nil && topic.ID == l.TopicID() && int(tp.Partition) < len(topic.Partitions) {
+			continue
+		}
+		deleted := kept.TopicByID(l.TopicID()) != nil && image.TopicByID(l.TopicID()) == nil
+		var err error
+		if deleted {
+			err = e.logs.Delete(now, tp)
+		} else {
+			e.logger.Warn("log belongs to no known topic and is put aside", "topic", tp.Topic, "partition", tp.Partition)
+			err = e.logs.MarkStray(now, tp)
+		}
+		if err != nil {
+			e.logger.Error("unknown log can't be moved", "topic", tp.Topic, "partition", tp.Partition, "err", err)
+		}
+	}
+}
+
+func millis(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }

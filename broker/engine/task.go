@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// A Task is work that may block: a call to the object store, an fsync, a log's recovery. The engine never does such work
+// itself; it hands it out through Ready, whoever drives it runs it where it likes (a goroutine in the shell, inline in the
+// simulator), and brings what came of it back to Step.
+type Task struct {
+	Lane Lane
+	Run  func(ctx context.Context) Completion
+}
+
+// Completion is what a task found out; it is run by Step and may change the engine.
+type Completion func(now time.Time)
+
+// Lane names what a task works on. Tasks of one lane are handed out one at a time, each after the completion of the one
+// before.
+type Lane int8
+
+// The lanes.
+const (
+	LaneLease Lane = iota // the controller's lease object
+	LaneChain             // the metadata chain
+	LaneLoad              // reading internal partitions into coordinators
+	LaneDisk              // flush, checkpoints, retention, deletion
+	LaneScrub             // verifying sealed segments
+	laneCount
+)
+
+// String is the lane's name in logs and metrics.
+func (l Lane) String() string {
+	return [...]string{"lease", "chain", "load", "disk", "scrub"}[l]
+}
+
+// lanes holds the tasks that wait and those that are out.
+type lanes struct {
+	waiting [laneCount][]Task
+	busy    [laneCount]bool
+}
+
+// add puts a task behind those of its lane.
+func (l *lanes) add(lane Lane, run func(ctx context.Context) Completion) {
+	l.waiting[lane] = append(l.waiting[lane], Task{Lane: lane, Run: run})
+}
+
+// idle tells whether a lane has nothing out and nothing waiting.
+func (l *lanes) idle(lane Lane) bool { return !l.busy[lane] && len(l.waiting[lane]) == 0 }
+
+// take removes the tasks that may start now.
+func (l *lanes) take() []Task {
+	var ready []Task
+	for lane := range l.waiting {
+		if l.busy[lane] || len(l.waiting[lane]) == 0 {
+			continue
+		}
+		ready = append(ready, l.waiting[lane][0])
+		l.waiting[lane] = l.waiting[lane][1:]
+		l.busy[lane] = true
+	}
+	return ready
+}
+
+// done marks a lane free for its next task.
+func (l *lanes) done(lane Lane) { l.busy[lane] = false }

@@ -1,0 +1,88 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/engine"
+)
+
+// loop drives an engine: it runs its tasks on goroutines, brings their completions back, and wakes it when its time has come.
+// Only the loop's goroutine calls Step.
+type loop struct {
+	engine  *engine.Engine
+	wake    chan struct{} // holds one: somebody has work for the engine
+	results chan finished
+	tasks   sync.WaitGroup
+}
+
+// finished is a task that has run.
+type finished struct {
+	lane     engine.Lane
+	complete engine.Completion
+}
+
+func newLoop() *loop {
+	return &loop{wake: make(chan struct{}, 1), results: make(chan finished)}
+}
+
+// Wake asks for a step soon. It never blocks.
+func (l *loop) Wake() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run steps the engine until ctx ends and all tasks are back. Tasks see ctx end, too.
+func (l *loop) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	defer l.drain()
+	for {
+		now := time.Now()
+		l.engine.Step(now)
+		for _, task := range l.engine.Ready() {
+			l.start(ctx, task)
+		}
+		next := time.Hour
+		if at := l.engine.NextWake(); !at.IsZero() {
+			next = max(at.Sub(now), 0)
+		}
+		timer.Reset(next)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-l.wake:
+		case f := <-l.results:
+			l.engine.Complete(time.Now(), f.lane, f.complete)
+		}
+	}
+}
+
+func (l *loop) start(ctx context.Context, task engine.Task) {
+	l.tasks.Add(1)
+	go func() {
+		defer l.tasks.Done()
+		f := finished{lane: task.Lane, complete: task.Run(ctx)}
+		l.results <- f
+	}()
+}
+
+// drain takes back the tasks that are still out, without acting on them.
+func (l *loop) drain() {
+	done := make(chan struct{})
+	go func() {
+		l.tasks.Wait()
+		close(done)
+	}()
+	for {
+		select {
+		case <-l.results:
+		case <-done:
+			return
+		}
+	}
+}

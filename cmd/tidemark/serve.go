@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-io/tidemark/broker"
+	"github.com/tidemark-io/tidemark/broker/config"
+)
+
+const (
+	startTimeout = 2 * time.Minute
+	stopTimeout  = 30 * time.Second
+)
+
+// newBrokerCommand runs a broker from a configuration file.
+func newBrokerCommand() *cobra.Command {
+	var file string
+	var set []string
+	var printConfig bool
+	command := &cobra.Command{
+		Use:   "broker --config FILE",
+		Short: "Run a broker",
+		Long: "Run a broker with the settings of a properties or YAML file. TIDEMARK_* variables override the file " +
+			"(TIDEMARK_LOG_SEGMENT_BYTES is log.segment.bytes), --set overrides both.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			source := config.Source{Format: config.Properties, Name: file, Text: string(text)}
+			if ext := strings.ToLower(filepath.Ext(file)); ext == ".yaml" || ext == ".yml" {
+				source.Format = config.YAML
+			}
+			settings, err := parse(command.ErrOrStderr(), source, set)
+			if err != nil {
+				return err
+			}
+			if printConfig {
+				return printSettings(command.OutOrStdout(), settings)
+			}
+			return serve(command.Context(), settings, func(*broker.Broker) {})
+		},
+	}
+	command.Flags().StringVar(&file, "config", "", "properties or YAML file with the settings")
+	command.Flags().StringArrayVar(&set, "set", nil, "a setting, key=value; may be repeated")
+	command.Flags().BoolVar(&printConfig, "print-config", false, "print the effective settings with their sources, and exit")
+	command.MarkFlagRequired("config") //nolint:errcheck // the flag exists: it is defined above
+	return command
+}
+
+// newDevCommand runs one broker that needs no settings.
+func newDevCommand() *cobra.Command {
+	var listen, admin, data, store string
+	var set []string
+	command := &cobra.Command{
+		Use:   "dev",
+		Short: "Run one broker on this machine, ready for any Kafka client",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			dir, err := filepath.Abs(data)
+			if err != nil {
+				return err
+			}
+			if store == "" {
+				store = "file://" + filepath.ToSlash(filepath.Join(dir, "store"))
+			}
+			settings, err := parse(command.ErrOrStderr(), devDefaults(listen, admin, dir, store), set)
+			if err != nil {
+				return err
+			}
+			return serve(command.Context(), settings, func(b *broker.Broker) { greet(command.OutOrStdout(), b, settings) })
+		},
+	}
+	command.Flags().StringVar(&listen, "listen", "127.0.0.1:9092", "address for Kafka clients")
+	command.Flags().StringVar(&admin, "admin", "127.0.0.1:9644", "HTTP address of metrics, health and profiles")
+	command.Flags().StringVar(&data, "data", "tidemark-data", "folder for the logs and, unless --store says otherwise, the object store")
+	command.Flags().StringVar(&store, "store", "", "URL of the object store (file:///dir, mem://)")
+	command.Flags().StringArrayVar(&set, "set", nil, "a setting, key=value; may be repeated")
+	return command
+}
+
+// devDefaults are the settings of a cluster of one: Kafka's defaults, but for what can't hold with a single broker.
+func devDefaults(listen, admin, data, store string) config.Source {
+	pairs := []string{
+		"node.id=1",
+		"listeners=PLAINTEXT://" + listen,
+		"admin.listener=" + admin,
+		"cluster.listener=127.0.0.1:0",
+		"log.dirs=" + filepath.Join(data, "logs"),
+		"store.url=" + store,
+		"offsets.topic.replication.factor=1",
+		"transaction.state.log.replication.factor=1",
+		"transaction.state.log.min.isr=1",
+		"share.coordinator.state.topic.replication.factor=1",
+		"share.coordinator.state.topic.min.isr=1",
+	}
+	return config.Source{Format: config.Properties, Name: "tidemark dev", Text: strings.Join(pairs, "\n")}
+}
+
+// parse reads the settings from a file's text, the environment and the command line, and prints the warnings.
+func parse(stderr io.Writer, file config.Source, set []string) (*config.Broker, error) {
+	settings, warnings, err := config.Parse([]config.Source{
+		file,
+		{Format: config.Environment, Name: "environment", Pairs: os.Environ()},
+		{Format: config.Flags, Name: "--set", Pairs: set},
+	})
+	for _, w := range warnings {
+		fmt.Fprintln(stderr, "warning:", w)
+	}
+	return settings, err
+}
+
+func printSettings(w io.Writer, settings *config.Broker) error {
+	for _, s := range settings.Settings() {
+		if _, err := fmt.Fprintf(w, "%s=%s\t# %s\n", s.Name, s.Value, s.Source); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve runs a broker until a signal ends it. A second signal ends the process at once.
+func serve(ctx context.Context, settings *config.Broker, started func(*broker.Broker)) error {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer release()
+
+	starting, cancel := context.WithTimeout(signals, startTimeout)
+	b, err := broker.Start(starting, settings, logger)
+	cancel()
+	if err != nil {
+		return err
+	}
+	started(b)
+	<-signals.Done()
+	release()
+	logger.Info("stopping")
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	return b.Close(stopping)
+}
+
+// greet says what to type next.
+func greet(w io.Writer, b *broker.Broker, settings *config.Broker) {
+	at := b.Addresses()[0]
+	fmt.Fprintf(w, `Tidemark is ready: one broker, cluster %s
+
+  Kafka clients   %s
+  metrics, health http://%s/metrics
+  data            %s
+  object store    %s
+
+Factors and minimum in-sync replicas of the internal topics are 1. Try:
+
+  echo hello | kcat -b %s -t greetings -P
+  kcat -b %s -t greetings -C -e
+  kafka-console-consumer.sh --bootstrap-server %s --topic greetings --from-beginning
+  tidemark topic list --bootstrap %s
+
+Ctrl-C stops it.
+`, b.ClusterID(), at, b.AdminAddress(), settings.LogDirs[0], settings.StoreURL, at, at, at, at)
+}
