@@ -46,8 +46,9 @@ type Manager struct {
 
 	changing sync.Mutex // held over Create, Delete and MarkStray; the highest rank
 	mu       sync.RWMutex
-	logs     map[wire.TopicPartition]*Log // guarded by mu, a leaf
-	scrub    wire.TopicPartition          // guarded by mu: where the next Scrub begins
+	logs     map[wire.TopicPartition]*Log  // guarded by mu, a leaf
+	scrub    wire.TopicPartition           // guarded by mu: where the next Scrub begins
+	unopened map[wire.TopicPartition]found // guarded by changing: there, but the disk was too full to open them
 }
 
 // logDir is one of log.dirs.
@@ -131,7 +132,7 @@ func (m *Manager) CleanEpoch() wire.BrokerEpoch {
 }
 
 // Create makes the log of a new partition in the directory with the fewest logs; the one that is there already is returned
-// as it is. A partition that may lie in a directory that is offline must not be created: the caller knows from the
+// as it is, also one that could not be opened before because the disk was full. A partition that may lie in a directory that is offline must not be created: the caller knows from the
 // assignment. The files are durable after the log's first flush.
 func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) (*Log, error) {
 	if !wire.ValidTopicName(tp.Topic) || tp.Partition < 0 {
@@ -145,18 +146,31 @@ func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID,
 		}
 		return l, nil
 	}
-	d := m.emptiest()
-	if d == nil {
-		return nil, fmt.Errorf("%w: no log directory is online", ErrStorage)
-	}
-	l, err := Open(now, m.logOptions(d, tp, id, cfg))
+	o, err := m.createOptions(tp, id, cfg)
 	if err != nil {
 		return nil, err
 	}
+	l, err := Open(now, o)
+	if err != nil {
+		return nil, err
+	}
+	delete(m.unopened, tp)
 	m.mu.Lock()
 	m.logs[tp] = l
 	m.mu.Unlock()
 	return l, nil
+}
+
+func (m *Manager) createOptions(tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) (Options, error) {
+	if f, ok := m.unopened[tp]; ok {
+		f.o.TopicID, f.o.Config = id, cfg
+		return f.o, nil
+	}
+	d := m.emptiest()
+	if d == nil {
+		return Options{}, fmt.Errorf("%w: no log directory is online", ErrStorage)
+	}
+	return m.logOptions(d, tp, id, cfg), nil
 }
 
 func (m *Manager) logOptions(d *logDir, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) Options {

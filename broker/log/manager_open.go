@@ -36,7 +36,10 @@ func OpenManager(now time.Time, o ManagerOptions) (*Manager, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	m := &Manager{o: o, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, logs: map[wire.TopicPartition]*Log{}}
+	m := &Manager{
+		o: o, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{},
+		logs: map[wire.TopicPartition]*Log{}, unopened: map[wire.TopicPartition]found{},
+	}
 	err := m.openDirs()
 	if err == nil {
 		err = m.loadLogs(now)
@@ -190,8 +193,12 @@ func (m *Manager) loadLogs(now time.Time) error {
 		f.l = l
 	})
 	for _, f := range all {
-		if f.l != nil && f.d.env.disk.check() == nil {
+		switch {
+		case f.d.env.disk.check() != nil:
+		case f.l != nil:
 			m.logs[f.tp] = f.l
+		default:
+			m.unopened[f.tp] = f
 		}
 	}
 	return nil
