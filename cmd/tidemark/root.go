@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// app is what all commands share.
+type app struct {
+	bootstrap []string
+	json      bool
+	timeout   time.Duration
+	started   bool // the command line was understood
+	now       func() time.Time
+}
+
+const defaultBootstrap = "127.0.0.1:9092"
+
+func newApp(getenv func(string) string) *app {
+	bootstrap := getenv("TIDEMARK_BOOTSTRAP")
+	if bootstrap == "" {
+		bootstrap = defaultBootstrap
+	}
+	return &app{bootstrap: strings.Split(bootstrap, ","), now: time.Now}
+}
+
+// The groups that the help lists commands under.
+const (
+	groupServer  = "server"
+	groupData    = "data"
+	groupCluster = "cluster"
+	groupOffline = "offline"
+)
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "tidemark",
+		Short:         "A message broker that speaks the Kafka protocol, and the tool to work with it",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.started = true
+		},
+	}
+	flags := root.PersistentFlags()
+	flags.StringSliceVar(&a.bootstrap, "bootstrap", a.bootstrap, "brokers to begin with, host:port (environment: TIDEMARK_BOOTSTRAP)")
+	flags.BoolVar(&a.json, "json", false, "print JSON for scripts in place of tables")
+	flags.DurationVar(&a.timeout, "timeout", 15*time.Second, "how long to wait for the cluster")
+
+	root.AddGroup(
+		&cobra.Group{ID: groupServer, Title: "Running a broker:"},
+		&cobra.Group{ID: groupData, Title: "Records, topics, groups:"},
+		&cobra.Group{ID: groupCluster, Title: "The cluster:"},
+		&cobra.Group{ID: groupOffline, Title: "Without a broker:"},
+	)
+	add := func(group string, commands ...*cobra.Command) {
+		for _, c := range commands {
+			c.GroupID = group
+			root.AddCommand(c)
+		}
+	}
+	add(groupServer, newDevCommand(), newBrokerCommand())
+	add(groupData, topicCommand(a), produceCommand(a), consumeCommand(a), groupCommand(a), offsetCommand(a), benchCommand(a))
+	add(groupCluster, clusterCommand(a), configCommand(a), apiVersionsCommand(a))
+	return root
+}
+
+// parent is a command that only holds others.
+func parent(use, short string, children ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(children...)
+	return c
+}
+
+// clientOptions are those of every connection.
+func (a *app) clientOptions(extra ...kgo.Opt) []kgo.Opt {
+	return append([]kgo.Opt{
+		kgo.SeedBrokers(a.bootstrap...),
+		kgo.ClientID("tidemark"),
+		kgo.DialTimeout(min(a.timeout, 5*time.Second)),
+		kgo.RetryTimeout(a.timeout),
+	}, extra...)
+}
+
+// admin runs fn with an admin client and a deadline.
+func (a *app) admin(ctx context.Context, fn func(context.Context, *kadm.Client) error) error {
+	return a.client(ctx, func(ctx context.Context, client *kgo.Client) error { return fn(ctx, kadm.NewClient(client)) })
+}
+
+func (a *app) client(ctx context.Context, fn func(context.Context, *kgo.Client) error) error {
+	client, err := kgo.NewClient(a.clientOptions()...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	return fn(ctx, client)
+}
