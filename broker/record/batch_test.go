@@ -175,8 +175,13 @@ func TestSetMaxTimestampKeepsWhatIsRight(t *testing.T) {
 
 func TestSequencesWrap(t *testing.T) {
 	for _, c := range []struct{ base, delta, want int32 }{
-		{0, 0, 0}, {5, 2, 7}, {math.MaxInt32 - 1, 1, math.MaxInt32}, {math.MaxInt32, 1, 0}, {math.MaxInt32, 2, 1},
-		{math.MaxInt32, math.MaxInt32, math.MaxInt32 - 1}, {0, math.MaxInt32, math.MaxInt32},
+		{0, 0, 0},
+		{5, 2, 7},
+		{math.MaxInt32 - 1, 1, math.MaxInt32},
+		{math.MaxInt32, 1, 0},
+		{math.MaxInt32, 2, 1},
+		{math.MaxInt32, math.MaxInt32, math.MaxInt32 - 1},
+		{0, math.MaxInt32, math.MaxInt32},
 	} {
 		if got := AddSequence(c.base, c.delta); got != c.want {
 			t.Errorf("%d after %d: %d, want %d", c.delta, c.base, got, c.want)

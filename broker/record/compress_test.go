@@ -187,7 +187,7 @@ func TestBO103UnfoldingEnds(t *testing.T) {
 	for left, want := range map[int]error{len(body): io.EOF, len(body) - 1: ErrTooLarge} {
 		v := validator{Policy: lenient, now: now, batch: sample(1)}
 		s := stream{from: bytes.NewReader(body), window: make([]byte, windowSize), left: left}
-		if refused := v.visitStream(&s); s.err != want {
+		if refused := v.visitStream(&s); !errors.Is(s.err, want) {
 			t.Errorf("%d of %d bytes allowed: %v, %v", left, len(body), s.err, refused)
 		}
 	}

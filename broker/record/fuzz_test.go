@@ -53,8 +53,7 @@ func FuzzValidate(f *testing.F) {
 			}
 			result, err := Validate(in, p, now)
 			if err != nil {
-				var refused *Error
-				if !errors.As(err, &refused) {
+				if _, ok := errors.AsType[*Error](err); !ok {
 					t.Fatalf("%v is no *Error", err)
 				}
 				continue

@@ -143,15 +143,19 @@ func sizeOfAny(b []byte) (int, *Error) {
 	}
 	length := int32(binary.BigEndian.Uint32(b[atLength:]))
 	if length < oldOverhead {
-		return 0, &Error{Code: wire.CorruptMessage, Early: true,
-			Message: fmt.Sprintf("Record size %d is less than the minimum record overhead (%d)", length, oldOverhead)}
+		return 0, &Error{
+			Code: wire.CorruptMessage, Early: true,
+			Message: fmt.Sprintf("Record size %d is less than the minimum record overhead (%d)", length, oldOverhead),
+		}
 	}
 	if len(b) <= atMagic {
 		return 0, nil
 	}
 	if magic := int8(b[atMagic]); magic < 0 || magic > magic2 {
-		return 0, &Error{Code: wire.CorruptMessage, Early: true,
-			Message: fmt.Sprintf("Invalid magic found in record: %d", magic)}
+		return 0, &Error{
+			Code: wire.CorruptMessage, Early: true,
+			Message: fmt.Sprintf("Invalid magic found in record: %d", magic),
+		}
 	}
 	if int64(length)+SizePrefix > int64(len(b)) {
 		return 0, nil
@@ -414,8 +418,10 @@ func (e *recordErrors) refusal() *Error {
 		return nil
 	}
 	if e.times {
-		return &Error{Code: wire.InvalidTimestamp, Records: e.list,
-			Message: "One or more records have been rejected due to invalid timestamp"}
+		return &Error{
+			Code: wire.InvalidTimestamp, Records: e.list,
+			Message: "One or more records have been rejected due to invalid timestamp",
+		}
 	}
 	var shown []string
 	for _, r := range e.list[:min(len(e.list), 3)] {

@@ -53,8 +53,10 @@ var refusals = []struct {
 
 	{"BO-022 two batches", cat(sample(1), sample(2)), lenient, wire.InvalidRecord, true},
 	{"BO-022 two batches, the second damaged", cat(sample(1), flip(sample(2), atCRC)), lenient, wire.InvalidRecord, true},
-	{"BO-022 two batches of a producer", cat(build(None, numbered(1), producer(9, 0, 0)), build(None, numbered(1), producer(9, 0, 1))),
-		lenient, wire.InvalidRecord, true},
+	{
+		"BO-022 two batches of a producer", cat(build(None, numbered(1), producer(9, 0, 0)), build(None, numbered(1), producer(9, 0, 1))),
+		lenient, wire.InvalidRecord, true,
+	},
 
 	{"BO-023 count above", build(None, numbered(2), setInt32(atCount, 3)), lenient, wire.InvalidRecord, false},
 	{"BO-023 count below", build(None, numbered(2), setInt32(atCount, 1)), lenient, wire.InvalidRecord, false},

@@ -14,10 +14,10 @@ func (v *validator) visitCompressed(codec Codec) *Error {
 	err := w.unfold(codec, v.batch.body(), func(r io.Reader) error {
 		s := stream{from: r, window: w.window[:], left: maxUnfolded}
 		refused = v.visitStream(&s)
-		if s.err != io.EOF {
-			return s.err
+		if errors.Is(s.err, io.EOF) {
+			return nil
 		}
-		return nil
+		return s.err
 	})
 	switch {
 	case err == nil:

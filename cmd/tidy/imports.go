@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -112,9 +113,9 @@ func (p *listedPackage) path() string {
 	return strings.TrimPrefix(p.ImportPath, p.Module.Path+"/")
 }
 
-func listPackages() ([]listedPackage, error) {
+func listPackages(ctx context.Context) ([]listedPackage, error) {
 	// -e: a package that does not compile is the compiler's to report.
-	out, err := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Dir,GoFiles,IgnoredGoFiles,Imports,Module", "./...").Output()
+	out, err := exec.CommandContext(ctx, "go", "list", "-e", "-json=ImportPath,Name,Dir,GoFiles,IgnoredGoFiles,Imports,Module", "./...").Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list: %w", err)
 	}

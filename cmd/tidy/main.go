@@ -7,8 +7,10 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"sort"
 )
@@ -22,7 +24,7 @@ type finding struct {
 func main() {
 	sizes := flag.Bool("sizes", false, "list the ten longest files")
 	flag.Parse()
-	findings, err := check(os.Stdout, *sizes)
+	findings, err := check(context.Background(), os.Stdout, *sizes)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "tidy:", err)
 		os.Exit(2)
@@ -36,7 +38,7 @@ func main() {
 }
 
 // check runs every check over the module in the working directory.
-func check(out *os.File, sizes bool) ([]finding, error) {
+func check(ctx context.Context, out io.Writer, sizes bool) ([]finding, error) {
 	document, err := os.ReadFile(architecture)
 	if err != nil {
 		return nil, err
@@ -45,7 +47,7 @@ func check(out *os.File, sizes bool) ([]finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", architecture, err)
 	}
-	packages, err := listPackages()
+	packages, err := listPackages(ctx)
 	if err != nil {
 		return nil, err
 	}
