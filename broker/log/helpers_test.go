@@ -29,7 +29,7 @@ func testConfig() config.Topic {
 	return config.Topic{
 		CleanupDelete: true, FileDeleteDelayMs: 60_000, FlushMessages: math.MaxInt64, FlushMs: math.MaxInt64,
 		IndexIntervalBytes: 4096, MaxDecompressedBytes: 1 << 26, RetentionBytes: -1, RetentionMs: -1,
-		SegmentBytes: 1 << 30, SegmentIndexBytes: 10 << 20, SegmentMs: 7 * 86_400_000,
+		SegmentBytes: 1 << 30, SegmentIndexBytes: 64 << 10, SegmentMs: 7 * 86_400_000,
 	}
 }
 

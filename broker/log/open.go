@@ -75,6 +75,9 @@ func (l *Log) load(now time.Time, o Options) error {
 	if err != nil {
 		return err
 	}
+	// What was made before a crash, or before anything was flushed, may not be durable.
+	l.newFiles = !clean || end == segments[0].base
+	l.newDir = l.newFiles
 	if clean {
 		point = end
 		err = l.loadState(now, segments, end)
@@ -227,7 +230,7 @@ func (l *Log) loadEnd(segments []*segment, stop Stop) (end wire.Offset, clean bo
 	if errors.Is(err, errIndex) {
 		last, err = s.rebuildLocked(h, err)
 	}
-	if errors.Is(err, errBatch) {
+	if errors.Is(err, errBatch) || err == nil && last.torn {
 		return 0, false, nil
 	}
 	if err != nil {

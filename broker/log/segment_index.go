@@ -112,6 +112,7 @@ func (s *segment) checkLocked(h *handle) (sparseEnd, error) {
 type sparseEnd struct {
 	next   wire.Offset
 	sparse sparse
+	torn   bool // there is more, but no sound batch
 }
 
 // walkEnd walks from the last indexed batch to the end of the segment.
@@ -234,7 +235,7 @@ func (s *segment) rebuildLocked(h *handle, cause error) (sparseEnd, error) {
 		next = header.NextOffset()
 	}
 	x.seal()
-	return sparseEnd{next, x.sparse}, s.replaceIndexesLocked(&x)
+	return sparseEnd{next: next, sparse: x.sparse, torn: w.pos < w.end}, s.replaceIndexesLocked(&x)
 }
 
 // adoptIndexes takes over what recovery or a truncation made anew. On a full disk the segment goes without: look-ups walk it
