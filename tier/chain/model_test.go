@@ -1,0 +1,344 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/faultstore"
+	"github.com/tidemark-io/tidemark/tier/object/memstore"
+)
+
+// truth notes the first body that each number was ever given: that is the history. What is put there after it was deleted
+// is none.
+type truth struct {
+	object.Store
+	at      location
+	entries []Entry
+	bad     error
+}
+
+func (s *truth) Put(ctx context.Context, key string, body object.Body, cond object.Condition) (object.Token, error) {
+	token, err := s.Store.Put(ctx, key, body, cond)
+	kind, n := s.at.parse(key)
+	if err != nil || kind != entryKey || n <= int64(len(s.entries)) {
+		return token, err
+	}
+	raw, _, readErr := object.Read(ctx, s.Store, key, EntryBytesMax)
+	e, decodeErr := decodeEntry(raw, n)
+	s.bad = errors.Join(s.bad, readErr, decodeErr)
+	p := Position{}
+	if len(s.entries) > 0 {
+		p = s.entries[len(s.entries)-1].Position()
+	}
+	if err := p.check(e); err != nil {
+		s.bad = errors.Join(s.bad, fmt.Errorf("entry %d does not follow: %w", n, err))
+	}
+	s.entries = append(s.entries, e)
+	return token, nil
+}
+
+func (s *truth) records(until int64) []string {
+	l := &ledger{}
+	for _, e := range s.entries {
+		if e.FirstRecord < until {
+			_ = l.Apply(e)
+		}
+	}
+	return l.records
+}
+
+// world is a few writers on one store, each behind faults of its own, on one goroutine. While one waits for the store,
+// others may act.
+type world struct {
+	t       *testing.T
+	rng     *rand.Rand
+	now     time.Time
+	truth   *truth
+	writers []*writer
+	epochs  int64 // what the lease would hand out
+	nonces  int
+	depth   int // of steps within requests of other steps
+
+	acked map[int64]string // number → first record of who was told Done
+	lost  map[string]bool  // first records of those who were told Lost
+	saw   map[string]int   // what has happened, for the test to be sure of itself
+}
+
+type writer struct {
+	id      int32
+	run     int
+	store   *faultstore.Store
+	chain   *Chain
+	fold    *ledger
+	epoch   int64
+	seen    Position // on its disk
+	busy    bool
+	asleep  int // steps until it acts again
+	storm   int // requests until its store is itself again
+	appends int
+}
+
+// In a storm most requests fail, else few.
+var (
+	calm = faultstore.Rates{
+		faultstore.Refuse: 0.02, faultstore.Throttle: 0.02, faultstore.Conflict: 0.02, faultstore.LoseAnswer: 0.04,
+		faultstore.Late: 0.04, faultstore.Twice: 0.02, faultstore.FalseFailure: 0.02,
+	}
+	storm = faultstore.Rates{faultstore.Refuse: 0.2, faultstore.LoseAnswer: 0.2, faultstore.Late: 0.4}
+)
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{
+		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: time.UnixMilli(1_800_000_000_000),
+		acked: map[int64]string{}, lost: map[string]bool{}, saw: map[string]int{},
+	}
+	mem := memstore.New(func() time.Time { return w.now })
+	w.truth = &truth{Store: mem, at: location{mem, prefix}}
+	for id := range int32(4) {
+		wr := &writer{id: id}
+		inCalm, inStorm := faultstore.Seeded(w.rng, calm), faultstore.Seeded(w.rng, storm)
+		wr.store = faultstore.New(w.truth, func(c faultstore.Call) faultstore.Fault {
+			for w.depth < 3 && w.rng.IntN(12) == 0 {
+				w.step()
+			}
+			if w.rng.IntN(60) == 0 {
+				wr.storm = w.rng.IntN(12)
+			}
+			if wr.storm > 0 {
+				wr.storm--
+				return inStorm(c)
+			}
+			return inCalm(c)
+		})
+		w.writers = append(w.writers, wr)
+	}
+	return w
+}
+
+// step lets somebody who is not waiting for the store do something.
+func (w *world) step() {
+	wr := w.writers[w.rng.IntN(len(w.writers))]
+	if wr.asleep > 0 {
+		wr.asleep--
+		return
+	}
+	if wr.busy {
+		return
+	}
+	wr.busy = true
+	w.depth++
+	defer func() { wr.busy, w.depth = false, w.depth-1 }()
+	switch n := w.rng.IntN(100); {
+	case wr.chain == nil:
+		w.open(wr)
+	case n < 50:
+		w.append(wr)
+	case n < 66:
+		w.refresh(wr)
+	case n < 78:
+		w.snapshot(wr)
+	case n < 85:
+		w.trim(wr)
+	case n < 90:
+		w.release(wr)
+	case n < 94:
+		w.now = w.now.Add(time.Duration(w.rng.IntN(60)) * time.Hour)
+	case n < 97:
+		wr.asleep = w.rng.IntN(60)
+	default:
+		wr.chain, wr.epoch, wr.run = nil, 0, wr.run+1 // killed
+	}
+}
+
+func (w *world) open(wr *writer) {
+	fold := &ledger{}
+	c, err := Open(w.t.Context(), wr.store, prefix, Options{
+		Writer: Writer{wr.id, fmt.Sprint("run ", wr.run)},
+		Nonce:  func() string { w.nonces++; return fmt.Sprint("n", w.nonces) },
+		Seen:   wr.seen,
+	}, fold)
+	w.mustNotHalt("open", wr, err)
+	if err != nil {
+		return
+	}
+	wr.chain, wr.fold = c, fold
+	w.compare("open", wr)
+}
+
+func (w *world) append(wr *writer) {
+	if wr.chain.fenced { // as a real writer does
+		w.refresh(wr)
+	}
+	if wr.chain.mayAppend(wr.epoch) != nil {
+		switch w.rng.IntN(10) {
+		case 0: // it tries all the same
+		case 1: // or gets an epoch that somebody else has too: the lease may fail, the chain must not
+			wr.epoch = w.epochs
+		case 2:
+			w.epochs++
+			wr.epoch = w.epochs
+		default:
+			return
+		}
+	}
+	wr.appends++
+	text := fmt.Sprintf("%d/%d", wr.id, wr.appends)
+	texts := []string{text, text + " b", text + " c"}[:1+w.rng.IntN(3)]
+	e, outcome, err := wr.chain.Append(w.t.Context(), w.now, wr.epoch, records(texts...))
+	w.mustNotHalt("append", wr, err)
+	w.saw["append "+outcome.String()]++
+	switch outcome {
+	case object.Done:
+		if other, ok := w.acked[e.Number]; ok {
+			w.t.Errorf("entry %d is won by %s and by %s", e.Number, other, text)
+		}
+		w.acked[e.Number] = text
+		_ = wr.fold.Apply(e)
+		w.compare("append", wr)
+	case object.Lost:
+		w.lost[text] = true
+	case object.Unknown:
+		if errors.Is(err, ErrFenced) {
+			w.saw["created behind the boundary"]++
+		}
+	}
+}
+
+func (w *world) refresh(wr *writer) {
+	u, err := wr.chain.Refresh(w.t.Context())
+	w.mustNotHalt("refresh", wr, err)
+	if err != nil {
+		return
+	}
+	if u.State != nil {
+		w.saw["reload"]++
+	}
+	if err := u.ApplyTo(wr.fold); err != nil {
+		w.t.Error(err)
+	}
+	w.compare("refresh", wr)
+}
+
+// compare: what a handle has read is a beginning of the one history.
+func (w *world) compare(after string, wr *writer) {
+	wr.seen = wr.chain.Tail()
+	if want := w.truth.records(wr.seen.NextRecord); !slices.Equal(wr.fold.records, want) {
+		w.t.Errorf("after %s, writer %d at %d has %v, the history is %v", after, wr.id, wr.seen.Number, wr.fold.records, want)
+	}
+}
+
+func (w *world) snapshot(wr *writer) {
+	if state, err := wr.fold.State(); err == nil && wr.chain.Tail().Number > 0 {
+		_ = wr.chain.Snapshot(w.t.Context(), w.now, wr.chain.Tail(), state)
+	}
+}
+
+func (w *world) trim(wr *writer) {
+	boundary, err := wr.chain.Trim(w.t.Context(), w.now, MinRetention, freshLedger)
+	w.mustNotHalt("trim", wr, err)
+	if boundary > 0 {
+		w.saw["boundary"]++
+	}
+}
+
+func (w *world) release(wr *writer) {
+	if late := len(wr.store.Late()); late > 0 {
+		if err := wr.store.Release(w.t.Context(), w.rng.IntN(late)); err == nil {
+			w.saw["late put lands"]++
+		}
+	}
+}
+
+func (w *world) mustNotHalt(doing string, wr *writer, err error) {
+	if errors.Is(err, ErrHalt) {
+		w.t.Errorf("%s of writer %d: %v", doing, wr.id, err)
+	}
+}
+
+// finish checks the whole history against what the writers were told.
+func (w *world) finish() {
+	for _, wr := range w.writers {
+		for len(wr.store.Late()) > 0 {
+			_ = wr.store.Release(w.t.Context(), 0)
+		}
+	}
+	if w.truth.bad != nil {
+		w.t.Error(w.truth.bad)
+	}
+	first := func(n int64) string {
+		var s string
+		if n <= int64(len(w.truth.entries)) && len(w.truth.entries[n-1].Records) > 0 {
+			_ = json.Unmarshal(w.truth.entries[n-1].Records[0], &s)
+		}
+		return s
+	}
+	for n, text := range w.acked {
+		if first(n) != text {
+			w.t.Errorf("acknowledged entry %d %s is %q in the history", n, text, first(n))
+		}
+	}
+	for n := range w.truth.entries {
+		if text := first(int64(n) + 1); w.lost[text] {
+			w.t.Errorf("entry %d is %s, whose writer was told that it lost", n+1, text)
+		}
+	}
+	fold := &ledger{}
+	if _, err := Open(w.t.Context(), w.truth.Store, prefix, Options{}, fold); err != nil {
+		w.t.Error(err)
+	}
+	if want := w.truth.records(1 << 62); !slices.Equal(fold.records, want) {
+		w.t.Errorf("a reader in the end has %v, the history is %v", fold.records, want)
+	}
+}
+
+// TestOneHistory: whatever the store does to its writers, a chain has one history, and every Done is in it.
+func TestOneHistory(t *testing.T) {
+	seeds, steps := uint64(100), 400
+	if testing.Short() {
+		seeds = 25
+	}
+	total := map[string]int{}
+	for seed := range seeds {
+		w := newWorld(t, seed)
+		for range steps {
+			w.step()
+		}
+		w.finish()
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+		for what, n := range w.saw {
+			total[what] += n
+		}
+	}
+	for _, what := range []string{
+		"append done", "append lost", "append unknown", "created behind the boundary", "reload", "boundary", "late put lands",
+	} {
+		if total[what] == 0 {
+			t.Errorf("%q never happened: the test shows nothing of it", what)
+		}
+	}
+	t.Log(total)
+}
+
+// TestOneSeedOneHistory: nothing in a chain depends on anything but its arguments and its store.
+func TestOneSeedOneHistory(t *testing.T) {
+	run := func(seed uint64) []Entry {
+		w := newWorld(t, seed)
+		for range 200 {
+			w.step()
+		}
+		return w.truth.entries
+	}
+	a, b := run(7), run(7)
+	if len(a) == 0 || len(a) != len(b) || a[len(a)-1].hash != b[len(b)-1].hash {
+		t.Errorf("two runs of one seed end after %d and %d entries", len(a), len(b))
+	}
+}

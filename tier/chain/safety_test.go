@@ -1,0 +1,567 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/faultstore"
+)
+
+// The tests of this file are named by the rules of docs/safety.md. Each fails without the check that it is about.
+
+// TestSafety01ReadersHalt: whatever a correct writer could not have left stops a reader, whether it follows the chain or
+// opens it, and it stays stopped.
+func TestSafety01ReadersHalt(t *testing.T) {
+	other := Writer{Broker: 7, Incarnation: "another"}
+	rewrite := func(from, to string) func(*bench, Entry) {
+		return func(b *bench, e Entry) {
+			body := b.forge(e)
+			raw := b.get(b.location().entry(body.Number))
+			b.put(b.location().entry(e.Number), bytes.Replace(raw, []byte(from), []byte(to), 1))
+		}
+	}
+	forged := func(change func(*Entry)) func(*bench, Entry) {
+		return func(b *bench, e Entry) {
+			change(&e)
+			b.forge(e)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		spoil func(b *bench, next Entry) // next would follow correctly
+		fine  bool
+	}{
+		{name: "nothing wrong", spoil: forged(func(*Entry) {}), fine: true},
+		{name: "higher epoch of another writer", spoil: forged(func(e *Entry) { e.Epoch, e.Writer = 6, other }), fine: true},
+		{name: "a MAC, which is reserved", spoil: rewrite("\"}\n", `","mac":"00ff"}`+"\n"), fine: true},
+		{name: "wrong hash of the entry before", spoil: forged(func(e *Entry) { e.PrevHash[3] ^= 1 })},
+		{name: "epoch goes down", spoil: forged(func(e *Entry) { e.Epoch = 4 })},
+		{name: "equal epoch from another broker", spoil: forged(func(e *Entry) { e.Writer.Broker++ })},
+		{name: "equal epoch from another incarnation", spoil: forged(func(e *Entry) { e.Writer.Incarnation = "new" })},
+		{name: "a record number is left out", spoil: forged(func(e *Entry) { e.FirstRecord++ })},
+		{name: "a record number comes twice", spoil: forged(func(e *Entry) { e.FirstRecord-- })},
+		{name: "no epoch", spoil: forged(func(e *Entry) { e.Epoch = 0 })},
+		{name: "no nonce", spoil: forged(func(e *Entry) { e.Nonce = "" })},
+		{name: "checksum does not fit", spoil: rewrite("next", "NEXT")},
+		{name: "checksum is missing", spoil: rewrite("crc32c", "crc32d")},
+		{name: "newer version", spoil: rewrite(`"version":1`, `"version":2`)},
+		{name: "FM-09 half written", spoil: func(b *bench, e Entry) {
+			raw := b.get(b.location().entry(b.forge(e).Number))
+			b.put(b.location().entry(e.Number), raw[:len(raw)/2])
+		}},
+		{name: "FM-09 empty", spoil: func(b *bench, e Entry) { b.put(b.location().entry(e.Number), nil) }},
+		{name: "another number inside", spoil: func(b *bench, e Entry) {
+			key := b.location().entry(e.Number)
+			e.Number++
+			raw := b.get(b.location().entry(b.forge(e).Number))
+			b.remove(b.location().entry(e.Number))
+			b.put(key, raw)
+		}},
+		{name: "far too large", spoil: func(b *bench, e Entry) {
+			b.put(b.location().entry(e.Number), make([]byte, EntryBytesMax+1))
+		}},
+		{name: "a gap", spoil: func(b *bench, e Entry) {
+			e.Number++
+			b.forge(e)
+		}},
+	} {
+		b := newBench(t)
+		w, _ := b.open(nil, 1)
+		b.commit(w, 5, "a", "b")
+		follower, _ := b.open(nil, 2)
+		p := w.Tail()
+		c.spoil(b, Entry{
+			Number: 2, Epoch: 5, Writer: p.Writer, Nonce: "n", FirstRecord: 2, PrevHash: p.Hash, Records: records("next"),
+		})
+		_, followErr := follower.Refresh(t.Context())
+		_, _, openErr := b.tryOpen(nil, b.options(3))
+		var readErr error
+		for _, err := range Read(t.Context(), b.store, prefix, 0) {
+			readErr = err
+		}
+		for how, err := range map[string]error{"follow": followErr, "open": openErr, "read": readErr} {
+			if c.fine && err != nil || !c.fine && !errors.Is(err, ErrHalt) {
+				t.Errorf("%s, %s: %v", c.name, how, err)
+			}
+		}
+		if c.fine {
+			continue
+		}
+		b.remove(b.location().entry(2)) // it looks right again, but has been seen
+		b.remove(b.location().entry(3))
+		if _, err := follower.Refresh(t.Context()); !errors.Is(err, ErrHalt) {
+			t.Errorf("%s: the halted handle goes on: %v", c.name, err)
+		}
+		if outcome, err := b.append(follower, 9, "x"); outcome != object.Lost || !errors.Is(err, ErrHalt) {
+			t.Errorf("%s: the halted handle appends: %v, %v", c.name, outcome, err)
+		}
+	}
+}
+
+func TestAByteThatFellOverOnTheWayIsReadAgain(t *testing.T) {
+	b := newBench(t)
+	w, _ := b.open(nil, 1)
+	b.commit(w, 1, "a")
+	s := faultstore.New(b.store, faultstore.Script(faultstore.None, faultstore.Corrupt))
+	if _, l := b.open(s, 2); len(l.records) != 1 {
+		t.Errorf("records %v", l.records)
+	}
+}
+
+func ignoringConditions(s object.Store) object.Store {
+	return faultstore.New(s, func(c faultstore.Call) faultstore.Fault {
+		if c.Op == faultstore.Put {
+			return faultstore.IgnoreConditions
+		}
+		return faultstore.None
+	})
+}
+
+// TestSafety02A2xxIsConfirmedByReadingBack: a store that ignores the condition lets both writers succeed.
+func TestSafety02A2xxIsConfirmedByReadingBack(t *testing.T) {
+	b := newBench(t)
+	rival, _ := b.open(ignoringConditions(b.store), 2)
+	s := faultstore.New(b.store, func(c faultstore.Call) faultstore.Fault {
+		if c.Op == faultstore.Get && rival.Tail().Number == 0 && c.Seq > 3 { // between our 2xx and our reading back
+			b.commit(rival, 2, "rival's")
+		}
+		return faultstore.None
+	})
+	w, _ := b.open(s, 1)
+	if outcome, err := b.append(w, 1, "mine"); outcome != object.Lost {
+		t.Errorf("outcome %v, %v, though another entry stands there", outcome, err)
+	}
+}
+
+// TestPrevHashShowsAStoreThatOverwrites: the damage that reading back can't catch is found by every reader.
+func TestPrevHashShowsAStoreThatOverwrites(t *testing.T) {
+	b := newBench(t)
+	w, _ := b.open(nil, 1)
+	rival, _ := b.open(nil, 2)
+	follower, _ := b.open(nil, 3)
+	b.commit(w, 1, "acknowledged")
+	b.commit(w, 1, "more")
+	if _, err := follower.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rival.at.store = ignoringConditions(b.store)
+	b.commit(rival, 1, "written over it")
+	if _, _, err := b.tryOpen(nil, b.options(4)); !errors.Is(err, ErrHalt) {
+		t.Errorf("open: %v", err)
+	}
+}
+
+// TestSafety03WhatA404Means: a missing number is the tail, or a gap, or deleted.
+func TestSafety03WhatA404Means(t *testing.T) {
+	setUp := func() (*bench, *Chain) {
+		b := newBench(t)
+		w, _ := b.open(nil, 1)
+		for i := 1; i <= 8; i++ {
+			b.commit(w, 1, strconv.Itoa(i))
+			if i%2 == 0 {
+				b.snapshot(w)
+			}
+		}
+		return b, w
+	}
+	t.Run("the tail", func(t *testing.T) {
+		_, w := setUp()
+		if u, err := w.Refresh(t.Context()); err != nil || len(u.Entries) > 0 || u.More {
+			t.Errorf("%+v, %v", u, err)
+		}
+	})
+	t.Run("a gap is found by opening, before the first create", func(t *testing.T) {
+		b, _ := setUp()
+		b.remove(b.location().entry(8)) // with snapshots beyond it, and then without
+		if _, _, err := b.tryOpen(nil, b.options(2)); !errors.Is(err, ErrHalt) {
+			t.Errorf("snapshot without its entry: %v", err)
+		}
+		b, _ = setUp()
+		for i := int64(2); i <= 8; i += 2 {
+			b.remove(b.location().snapshot(i))
+		}
+		b.remove(b.location().entry(4))
+		if _, _, err := b.tryOpen(nil, b.options(2)); !errors.Is(err, ErrHalt) {
+			t.Errorf("entries behind the missing one: %v", err)
+		}
+	})
+	t.Run("behind the boundary: reload from a snapshot", func(t *testing.T) {
+		b := newBench(t)
+		slow, l := b.open(nil, 2)
+		w, _ := b.open(nil, 1)
+		for i := 1; i <= 8; i++ {
+			b.commit(w, 1, strconv.Itoa(i))
+			if i%2 == 0 {
+				b.snapshot(w)
+			}
+		}
+		b.now = b.now.Add(48 * time.Hour)
+		if boundary := b.trim(w); boundary != 2 {
+			t.Fatalf("boundary %d", boundary)
+		}
+		u, err := slow.Refresh(t.Context())
+		if err != nil || u.State == nil || u.More {
+			t.Fatalf("%+v, %v", u, err)
+		}
+		if _ = u.ApplyTo(l); fmt.Sprint(l.records) != "[1 2 3 4 5 6 7 8]" {
+			t.Errorf("the slow reader has %v", l.records)
+		}
+	})
+	t.Run("created since: the list is younger than the look", func(t *testing.T) {
+		b, w := setUp()
+		added := false
+		s := faultstore.New(b.store, func(c faultstore.Call) faultstore.Fault {
+			if c.Op == faultstore.List && w.Tail().Number == 8 && added {
+				b.commit(w, 1, "9")
+				b.commit(w, 1, "10")
+			}
+			return faultstore.None
+		})
+		r, l := b.open(s, 2)
+		added = true
+		for more := true; more; {
+			u, err := r.Refresh(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = u.ApplyTo(l)
+			more = u.More
+		}
+		if len(l.records) != 10 {
+			t.Errorf("the reader has %v", l.records)
+		}
+	})
+}
+
+// trimmed is a chain of 12 entries with snapshots at 2, 4, ..., 12 whose boundary is at 8, as high as it may be. stopped is
+// a handle of the same writer that was left behind at entry 2.
+func trimmed(t *testing.T) (b *bench, w, stopped *Chain) {
+	b = newBench(t)
+	w, _ = b.open(nil, 1)
+	for i := 1; i <= 12; i++ {
+		if i == 3 {
+			stopped, _ = b.open(nil, 1)
+		}
+		b.commit(w, 1, strconv.Itoa(i))
+		if i%2 == 0 {
+			b.snapshot(w)
+		}
+	}
+	b.now = b.now.Add(48 * time.Hour)
+	for range 5 {
+		b.trim(w)
+	}
+	if got := b.trim(w); got != 8 {
+		t.Fatalf("boundary %d", got)
+	}
+	return b, w, stopped
+}
+
+// TestSafety04AStalledWriterNeverWins: its number was used by somebody else and deleted, so the create succeeds.
+func TestSafety04AStalledWriterNeverWins(t *testing.T) {
+	b, w, stopped := trimmed(t)
+	if outcome, err := b.append(stopped, 1, "forgotten"); outcome != object.Unknown || !errors.Is(err, ErrFenced) {
+		t.Errorf("the stalled writer's append is %v: %v", outcome, err)
+	}
+	if outcome, _ := b.append(stopped, 1, "again"); outcome != object.Lost {
+		t.Errorf("it goes on: %v", outcome)
+	}
+	if _, l := b.open(nil, 3); len(l.records) != 12 || slices.Contains(l.records, "forgotten") {
+		t.Errorf("a reader has %v", l.records)
+	}
+	b.commit(w, 1, "13")
+	u, err := stopped.Refresh(t.Context())
+	if err != nil || u.State == nil || stopped.Tail() != w.Tail() {
+		t.Errorf("refresh: %v, at %+v", err, stopped.Tail())
+	}
+}
+
+// TestSafety04WhatLandsBehindTheBoundaryIsIgnored: a put that was delayed for longer than the retention links to the
+// entry before, as the real one did. A reader that was stopped right there must not take it.
+func TestSafety04WhatLandsBehindTheBoundaryIsIgnored(t *testing.T) {
+	b, w, stopped := trimmed(t)
+	p := stopped.Tail()
+	e := Entry{Number: 3, Epoch: 1, Writer: p.Writer, Nonce: "delayed", FirstRecord: p.NextRecord, PrevHash: p.Hash, Records: records("delayed")}
+	e = b.forge(e)
+	b.forge(Entry{Number: 4, Epoch: 1, Writer: p.Writer, Nonce: "d2", FirstRecord: 3, PrevHash: e.hash, Records: records("too")})
+
+	reader, l := &Chain{at: b.location(), tail: p, loaded: true, compared: true, seen: p, opts: b.options(3)}, &ledger{}
+	u, err := reader.Refresh(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _ = u.ApplyTo(l); len(l.records) != 12 || slices.Contains(l.records, "delayed") {
+		t.Errorf("the reader has %v", l.records)
+	}
+	if _, l := b.open(nil, 4); len(l.records) != 12 {
+		t.Errorf("who opens has %v", l.records)
+	}
+	b.trim(w)
+	if keys := b.keys(); slices.Contains(keys, "00000000000000000003.json") {
+		t.Errorf("trim leaves %v", keys)
+	}
+
+	b.put(b.location().entry(3), []byte("rubbish"))
+	reader.tail = p
+	if _, err := reader.Refresh(t.Context()); err != nil {
+		t.Errorf("rubbish behind the boundary: %v", err)
+	}
+}
+
+// TestSafety04TheBoundaryNeverGoesBack: a lower one that lands late changes nothing.
+func TestSafety04TheBoundaryNeverGoesBack(t *testing.T) {
+	b, w, stopped := trimmed(t)
+	b.put(b.location().boundary(2), []byte("{}"))
+	if outcome, _ := b.append(stopped, 1, "forgotten"); outcome != object.Unknown {
+		t.Errorf("the stalled writer's append is %v", outcome)
+	}
+	if _, l := b.open(nil, 3); len(l.records) != 12 {
+		t.Errorf("a reader has %v", l.records)
+	}
+	if got := b.trim(w); got != 8 {
+		t.Errorf("boundary %d", got)
+	}
+}
+
+// TestSafety04WhatTrimKeeps: three snapshots and all entries behind the oldest of them, however old they are.
+func TestSafety04WhatTrimKeeps(t *testing.T) {
+	b, _, _ := trimmed(t)
+	want := []string{
+		"00000000000000000008.snapshot.json.zst",
+		"00000000000000000009.json",
+		"00000000000000000010.json", "00000000000000000010.snapshot.json.zst",
+		"00000000000000000011.json",
+		"00000000000000000012.json", "00000000000000000012.snapshot.json.zst",
+		"boundary/00000000000000000008",
+	}
+	if got := b.keys(); !slices.Equal(got, want) {
+		t.Errorf("trim keeps %q", got)
+	}
+}
+
+// TestSafety04RetentionIsADayAtLeast: whatever the caller asks for.
+func TestSafety04RetentionIsADayAtLeast(t *testing.T) {
+	b := newBench(t)
+	w, _ := b.open(nil, 1)
+	for i := 1; i <= 5; i++ {
+		b.commit(w, 1, strconv.Itoa(i))
+		b.snapshot(w)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		want  int64
+	}{{0, 0}, {MinRetention, 0}, {MinRetention + time.Millisecond, 1}, {MinRetention + time.Millisecond, 2}} {
+		got, err := w.Trim(t.Context(), b.now.Add(c.after), 0, freshLedger)
+		if err != nil || got != c.want {
+			t.Errorf("after %v: boundary %d, %v; want %d", c.after, got, err, c.want)
+		}
+	}
+}
+
+// TestSafety04TheBoundaryRestsOnAVerifiedSnapshot: the snapshot that would become the only copy is read back and compared
+// with a replay.
+func TestSafety04TheBoundaryRestsOnAVerifiedSnapshot(t *testing.T) {
+	wrongState := func(b *bench, w *Chain, at Position) {
+		body, err := encodeSnapshot(b.now, at, []byte(`["something else"]`))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.put(b.location().snapshot(at.Number), body)
+	}
+	for _, c := range []struct {
+		name  string
+		spoil func(b *bench, w *Chain, at Position)
+	}{
+		{"another state, well formed", wrongState},
+		{"another entry's", func(b *bench, w *Chain, at Position) {
+			at.Hash[0] ^= 1
+			wrongState(b, w, at)
+		}},
+		{"damaged", func(b *bench, w *Chain, at Position) {
+			b.put(b.location().snapshot(at.Number), []byte("rubbish"))
+		}},
+		{"an entry is damaged", func(b *bench, w *Chain, at Position) {
+			b.put(b.location().entry(at.Number), []byte("rubbish"))
+		}},
+		{"an entry is missing", func(b *bench, w *Chain, at Position) { b.remove(b.location().entry(at.Number)) }},
+	} {
+		b := newBench(t)
+		w, _ := b.open(nil, 1)
+		var first Position
+		for i := 1; i <= 4; i++ {
+			b.commit(w, 1, strconv.Itoa(i))
+			b.snapshot(w)
+			if i == 1 {
+				first = w.Tail()
+			}
+		}
+		c.spoil(b, w, first)
+		before := b.keys()
+		b.now = b.now.Add(48 * time.Hour)
+		if boundary, err := w.Trim(t.Context(), b.now, MinRetention, freshLedger); err == nil || boundary != 0 {
+			t.Errorf("%s: boundary %d, %v", c.name, boundary, err)
+		}
+		if after := b.keys(); !slices.Equal(before, after) {
+			t.Errorf("%s: trim changed the bucket to %v", c.name, after)
+		}
+	}
+}
+
+// TestSafety04BoundaryBeforeDelete: whoever is interrupted in between leaves nothing that a reader could stumble over.
+func TestSafety04BoundaryBeforeDelete(t *testing.T) {
+	for cut := 1; ; cut++ {
+		b := newBench(t)
+		w, _ := b.open(nil, 1)
+		for i := 1; i <= 6; i++ {
+			b.commit(w, 1, strconv.Itoa(i))
+			if i%2 == 0 || i == 5 {
+				b.snapshot(w)
+			}
+		}
+		stopped, _ := b.open(nil, 2)
+		b.now = b.now.Add(48 * time.Hour)
+		ctx, cancel := context.WithCancel(t.Context())
+		s := faultstore.New(b.store, func(c faultstore.Call) faultstore.Fault {
+			if c.Seq == cut {
+				cancel()
+			}
+			return faultstore.None
+		})
+		trimmer, _ := b.open(nil, 1)
+		trimmer.at.store = s
+		_, err := trimmer.Trim(ctx, b.now, MinRetention, freshLedger)
+		finished := ctx.Err() == nil
+		cancel()
+		if (err == nil) != finished {
+			t.Fatalf("cut at request %d: %v", cut, err)
+		}
+		if _, l, err := b.tryOpen(nil, b.options(3)); err != nil || len(l.records) != 6 {
+			t.Fatalf("cut at request %d: %v, %v", cut, l.records, err)
+		}
+		if _, err := stopped.Refresh(t.Context()); err != nil {
+			t.Fatalf("cut at request %d: %v", cut, err)
+		}
+		if got := b.trim(w); got != 2 && got != 4 {
+			t.Fatalf("cut at request %d: then boundary %d", cut, got)
+		}
+		if finished {
+			return
+		}
+	}
+}
+
+// TestADamagedSnapshotIsPassedOver: the one before and the entries lead to the same state.
+func TestADamagedSnapshotIsPassedOver(t *testing.T) {
+	for name, spoil := range map[string]func(b *bench, l location){
+		"rubbish":   func(b *bench, l location) { b.put(l.snapshot(4), []byte("rubbish")) },
+		"empty":     func(b *bench, l location) { b.put(l.snapshot(4), nil) },
+		"another's": func(b *bench, l location) { b.put(l.snapshot(4), b.get(l.snapshot(2))) },
+		"of a fork": func(b *bench, l location) {
+			body, _ := encodeSnapshot(b.now, Position{Number: 4, Epoch: 1, NextRecord: 4}, []byte(`["fork"]`))
+			b.put(l.snapshot(4), body)
+		},
+	} {
+		b := newBench(t)
+		w, _ := b.open(nil, 1)
+		for i := 1; i <= 5; i++ {
+			b.commit(w, 1, strconv.Itoa(i))
+			if i%2 == 0 {
+				b.snapshot(w)
+			}
+		}
+		spoil(b, b.location())
+		if _, l := b.open(nil, 2); fmt.Sprint(l.records) != "[1 2 3 4 5]" {
+			t.Errorf("%s: %v", name, l.records)
+		}
+	}
+	b, _, _ := trimmed(t)
+	for _, n := range []int64{8, 10, 12} {
+		b.put(b.location().snapshot(n), []byte("rubbish"))
+	}
+	if _, _, err := b.tryOpen(nil, b.options(2)); !errors.Is(err, ErrHalt) {
+		t.Errorf("with no usable snapshot behind the boundary: %v", err)
+	}
+}
+
+func TestASnapshotOfANewerVersionHalts(t *testing.T) {
+	b := newBench(t)
+	w, _ := b.open(nil, 1)
+	b.commit(w, 1, "a")
+	b.put(b.location().snapshot(1), newerSnapshot(t, w.Tail()))
+	if _, _, err := b.tryOpen(nil, b.options(2)); !errors.Is(err, ErrHalt) || !errors.Is(err, errVersion) {
+		t.Error(err)
+	}
+}
+
+// TestSafety08WhatWasSeenMustBeThere: a broker's memory of the chain against a bucket that was rolled back.
+func TestSafety08WhatWasSeenMustBeThere(t *testing.T) {
+	b := newBench(t)
+	w, _ := b.open(nil, 1)
+	at := map[int64]Position{}
+	for i := int64(1); i <= 12; i++ {
+		b.commit(w, 1+i/6, strconv.Itoa(int(i)))
+		at[i] = w.Tail()
+		if i%2 == 0 {
+			b.snapshot(w)
+		}
+	}
+	change := func(p Position, f func(*Position)) Position {
+		f(&p)
+		return p
+	}
+	try := func(when string, fine bool, seen Position) {
+		t.Helper()
+		onDisk, err := json.Marshal(seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opts := b.options(2)
+		if err := json.Unmarshal(onDisk, &opts.Seen); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := b.tryOpen(nil, opts); fine && err != nil || !fine && !errors.Is(err, ErrHalt) {
+			t.Errorf("%s: %v", when, err)
+		}
+	}
+	try("nothing seen", true, Position{})
+	try("the tail was seen", true, at[12])
+	try("an older entry was seen", true, at[5])
+	try("the chain ends lower", false, change(at[12], func(p *Position) { p.Number++ }))
+	try("another entry was at the tail", false, change(at[12], func(p *Position) { p.Hash[0] ^= 1 }))
+	try("another entry was further back", false, change(at[5], func(p *Position) { p.Hash[0] ^= 1 }))
+	try("a higher epoch was seen", false, change(at[12], func(p *Position) { p.Epoch++ }))
+	b.now = b.now.Add(48 * time.Hour)
+	for range 5 {
+		b.trim(w)
+	}
+	try("what was seen is deleted now", true, at[5])
+	for i := int64(1); i <= 12; i++ {
+		b.remove(b.location().entry(i))
+		b.remove(b.location().snapshot(i))
+		b.remove(b.location().boundary(i))
+	}
+	try("the bucket was emptied", false, at[5])
+	try("the bucket was emptied, to a newcomer", true, Position{})
+}
+
+// TestSafety08AHandleRemembersWhatItSaw: the same without a restart.
+func TestSafety08AHandleRemembersWhatItSaw(t *testing.T) {
+	b, w, _ := trimmed(t)
+	for _, n := range []int64{11, 12} {
+		b.remove(b.location().entry(n))
+		b.remove(b.location().snapshot(n))
+	}
+	w.tail = Position{Number: 1, Epoch: 1} // as if it had been slow: it has to reload
+	w.compared = false
+	if _, err := w.Refresh(t.Context()); !errors.Is(err, ErrHalt) {
+		t.Error(err)
+	}
+}
