@@ -75,9 +75,8 @@ func (s *step) bootstrap() {
 		s.add(&metadata.FeatureLevelRecord{Name: f.Name, Level: f.Max})
 	}
 	// As in Kafka, the minimum is the cluster's and not each broker's: who counts the ISR must not depend on who is asked.
-	if minimum, origin := s.config.Value(minInSyncReplicas); origin >= config.OriginStatic {
-		s.add(&metadata.ConfigRecord{ResourceType: metadata.BrokerResource, Name: minInSyncReplicas, Value: &minimum})
-	}
+	minimum, _ := s.config.Value(minInSyncReplicas)
+	s.add(&metadata.ConfigRecord{ResourceType: metadata.BrokerResource, Name: minInSyncReplicas, Value: &minimum})
 }
 
 // Active tells whether the controller has the role.

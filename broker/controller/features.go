@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -35,11 +36,12 @@ func (s *step) updateFeature(u metadata.FeatureUpdate) string {
 		return invalid("The controller does not support the given upgrade type.")
 	case u.Level < 0:
 		return invalid("A feature version cannot be less than 0.")
-	case u.Level < current && u.Type == metadata.Upgrade:
-		return invalid("Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.")
 	}
 	if problem := s.unsupported(u); problem != "" {
 		return invalid("%s", problem)
+	}
+	if u.Level < current && u.Type == metadata.Upgrade {
+		return invalid("Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe downgrade.")
 	}
 	if u.Name == metadata.MetadataVersion && u.Level < current {
 		why := "Refusing to perform the requested downgrade because it might delete metadata information."
@@ -56,7 +58,11 @@ func (s *step) updateFeature(u metadata.FeatureUpdate) string {
 
 // unsupported gives the text of who can't work with the level, "" if everyone can.
 func (s *step) unsupported(u metadata.FeatureUpdate) string {
-	if problem := outside(metadata.SupportedFeatures(), u, fmt.Sprintf("Local controller %d", s.self)); problem != "" {
+	own := metadata.SupportedFeatures()
+	if u.Level == 0 && !slices.ContainsFunc(own, func(f metadata.SupportedFeature) bool { return f.Name == u.Name }) {
+		return fmt.Sprintf("Feature %s not found.", u.Name)
+	}
+	if problem := outside(own, u, fmt.Sprintf("Local controller %d", s.self)); problem != "" {
 		return problem
 	}
 	for b := range s.image.Brokers() {

@@ -101,6 +101,9 @@ func (s *step) assignReplica(b *metadata.Broker, assignment metadata.DirectoryAs
 		return wire.LogDirNotFound
 	case p.Directories[at] == assignment.Directory:
 		return nil
+	case !directoryOnline(b, p) && slices.Contains(p.ISR, b.ID):
+		// What the ISR vouches for is in the directory that is missing, not in this one.
+		return wire.InvalidReplicaAssignment
 	}
 	to := stateOf(p)
 	to.directories = slices.Clone(p.Directories)

@@ -129,26 +129,26 @@ func (c *Controller) Tick(now time.Time) []metadata.Record {
 	return s.records
 }
 
-// Isolated tells whether the controller has heard, for half a session time, from less than half of the unfenced brokers, its own
-// among them. It should give the lease up then and let another try, in place of fencing them (safety.md 13).
+// Isolated tells whether the controller has heard, for half a session time, from less than half of the other unfenced brokers. It
+// should give the lease up then and let another try, in place of fencing them (safety.md 13). Worth asking with every Tick.
 func (c *Controller) Isolated(now time.Time) bool {
 	if c.image == nil {
 		return false
 	}
-	unfenced, heard := 0, 0
+	others, heard := 0, 0
 	for b := range c.image.Brokers() {
-		if b.Fenced {
+		if b.Fenced || b.ID == c.self {
 			continue
 		}
-		unfenced++
-		if b.ID == c.self || now.Before(c.sessions[b.ID].heard.Add(c.sessionTimeout()/2)) {
+		others++
+		if now.Before(c.sessions[b.ID].heard.Add(c.sessionTimeout() / 2)) {
 			heard++
 		}
 	}
-	return 2*heard < unfenced
+	return 2*heard < others
 }
 
-// NextWake is when a session ends, so that Tick or Isolated may have something to say; zero if never.
+// NextWake is when the next session ends, so that Tick may have something to do; zero if never.
 func (c *Controller) NextWake() time.Time {
 	var next time.Time
 	if c.image == nil {

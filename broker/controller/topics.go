@@ -193,7 +193,7 @@ func (s *step) deleteTopics(change *metadata.DeleteTopics) *metadata.DeleteTopic
 	}
 	count := map[refKey]int{}
 	for _, ref := range change.Topics {
-		if ref.Name == nil || ref.ID.IsZero() {
+		if named := ref.Name != nil; named == ref.ID.IsZero() {
 			count[keyOf(ref)]++
 		}
 	}
