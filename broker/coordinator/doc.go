@@ -6,5 +6,5 @@
 // It never starts a goroutine, reads a clock or touches a file: the engine drives it (loads as tasks, high watermarks,
 // Advance), an Appender writes. Replies run when all locks are released.
 //
-// Lock ranks: a partition's mu, then the locks of the Appender below it, then a partition's queue.mu, which is a leaf.
+// Lock ranks: Runtime.changes, a partition's mu, the locks behind the Appender, waiting.mu, which is a leaf.
 package coordinator

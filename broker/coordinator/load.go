@@ -44,6 +44,9 @@ func (l *Load) Replay(ctx context.Context, batches iter.Seq2[record.Batch, error
 }
 
 func (l *Load) replay(batch record.Batch) error {
+	if err := batch.Check(); err != nil {
+		return err
+	}
 	if batch.IsControl() || batch.IsTransactional() {
 		return nil // of a transaction that nobody here can have committed
 	}

@@ -25,7 +25,7 @@ type Runtime[S Shard] struct {
 	cfg   Config[S]
 	count atomic.Int32 // partitions of the internal topic
 
-	changes    sync.Mutex                      // held while partitions is replaced
+	changes    sync.Mutex                      // held while partitions is replaced; ranks before a partition's mu
 	partitions atomic.Pointer[[]*partition[S]] // in order; a slice is never changed
 }
 
@@ -107,7 +107,7 @@ func (r *Runtime[S]) Unload(partition int32, epoch wire.LeaderEpoch) {
 }
 
 // HighWatermark says that the high watermark of partition has moved to offset. Replies that waited for it run before
-// it returns, unless an Append is under way: then that one's caller runs them.
+// it returns, so the caller holds no locks; while the partition is at work, in an Append too, whoever is at work runs them.
 func (r *Runtime[S]) HighWatermark(partition int32, offset wire.Offset) {
 	if p, _ := r.find(partition); p != nil {
 		run(p.waiting.advance(offset))
@@ -158,7 +158,8 @@ func (r *Runtime[S]) Advance(now time.Time) {
 	}
 }
 
-// NextWake is when Advance will have something to do, or the zero time. It is for the shell that also gets Config.Wake.
+// NextWake is when Advance will have something to do, or the zero time. The shell asks after each Advance; Config.Wake tells
+// it what has become earlier since.
 func (r *Runtime[S]) NextWake() time.Time {
 	var first time.Time
 	for _, p := range *r.partitions.Load() {

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -412,6 +414,11 @@ func TestLoadFailsOnADamagedLog(t *testing.T) {
 	if err := load.Replay(ctx, f.log.read(2)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v from a cancelled load", err)
 	}
+	last := f.log.batches[2][0]
+	last[len(last)-1] ^= 1
+	if err := load.Replay(context.Background(), f.log.read(2)); !errors.Is(err, record.ErrCorrupt) {
+		t.Errorf("got %v for a flipped bit", err)
+	}
 }
 
 func must(t *testing.T, key string) record.Batch {
@@ -573,4 +580,48 @@ func TestReloadFindsWhatWasAnswered(t *testing.T) {
 			rt.Fatalf("got %s, want %s", got, want)
 		}
 	})
+}
+
+// Requests, high watermarks, timers and changes of the leader from all sides at once: each reply runs once.
+func TestManyGoroutines(t *testing.T) {
+	f := newFixture(t)
+	f.hold()
+	f.load(0, 1)
+	var asked, answered, refused atomic.Int64
+	var wg sync.WaitGroup
+	for worker := range 4 {
+		wg.Go(func() {
+			for i := range 300 {
+				asked.Add(1)
+				err := f.r.Handle(start, 0, func(r *register) Result {
+					result := Result{Replies: []func(error){func(error) { answered.Add(1) }}, Barrier: i%3 == 0}
+					if i%2 == 0 {
+						result.Records = []Record{{Key: []byte("k"), Value: []byte("v")}}
+					}
+					return result
+				})
+				if err != nil {
+					refused.Add(1)
+				}
+				switch worker {
+				case 0:
+					f.r.HighWatermark(0, wire.Offset(i))
+				case 1:
+					f.r.Advance(start.Add(time.Duration(i) * time.Second))
+					f.r.NextWake()
+				case 2:
+					if i%50 == 49 {
+						epoch := wire.LeaderEpoch(2 * i)
+						f.r.Unload(0, epoch)
+						if load := f.r.StartLoad(0, epoch); load != nil {
+							f.r.FinishLoad(start, load, 0, nil)
+						}
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	f.r.Unload(0, wire.NoLeaderEpoch)
+	check(t, "answers", answered.Load()+refused.Load(), asked.Load())
 }

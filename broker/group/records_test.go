@@ -1,8 +1,10 @@
 package group
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"strings"
 	"testing"
 	"time"
 
@@ -194,6 +196,34 @@ func TestGroupTombstoneLeavesOffsets(t *testing.T) {
 	}
 }
 
+// Each member votes for the first of its protocols that all know. Of equal votes the first in Java's hash order wins.
+func TestProtocolVotes(t *testing.T) {
+	for _, row := range []struct {
+		members []string
+		want    string
+	}{
+		{[]string{"range"}, "range"},
+		{[]string{"range sticky", "sticky range", "sticky range"}, "sticky"},
+		{[]string{"cooperative-sticky range", "range"}, "range"},
+		{[]string{"cooperative-sticky range", "cooperative-sticky range"}, "cooperative-sticky"},
+		{[]string{"x range", "y range", "x range"}, "range"},
+		{[]string{"range sticky", "sticky range"}, "sticky"}, // a tie, as Kafka 4.4.0 decided it
+		{[]string{"sticky range", "range sticky"}, "sticky"},
+	} {
+		g := newGroup("g")
+		for i, list := range row.members {
+			m := &member{id: string(rune('a' + i))}
+			for name := range strings.FieldsSeq(list) {
+				m.protocols = append(m.protocols, protocol{name: name})
+			}
+			g.add(m)
+		}
+		if got := g.elect(); got != row.want {
+			t.Errorf("%v: got %s, want %s", row.members, got, row.want)
+		}
+	}
+}
+
 func FuzzReplay(f *testing.F) {
 	f.Add(offsetKey("g", "t", 1), []byte{0, 3, 0, 0, 0, 0, 0, 0, 0, 5, 255, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
 	f.Add(groupKey("g"), unhex(f, "00030008636f6e73756d657200000001000572616e676500026d31000001a228da97e00000000100026d31ffff0006646966666572000a2f3132372e302e302e310000271000002710000000026d61000000046d696e65"))
@@ -227,7 +257,7 @@ func FuzzSubscribedTopics(f *testing.F) {
 		var topics []string
 		err := subscribedTopics(metadata, func(topic string) { topics = append(topics, topic) })
 		var whole kmsg.ConsumerMemberMetadata
-		if whole.ReadFrom(metadata) == nil && whole.Version >= 0 {
+		if whole.ReadFrom(metadata) == nil && whole.Version >= 0 && bytes.Equal(whole.AppendTo(nil), metadata) {
 			if err != nil || len(topics) != len(whole.Topics) {
 				t.Errorf("got %v (%v), want %v", topics, err, whole.Topics)
 			}

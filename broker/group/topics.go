@@ -1,7 +1,6 @@
 package group
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -45,13 +44,20 @@ func (c *Coordinator) forgetDeleted(now time.Time, partition int32) {
 }
 
 func (s *shard) forgetTopics(topics []string) (out coordinator.Result) {
-	out.Divisible = true
-	for _, name := range slices.Sorted(maps.Keys(s.groups)) {
+	var names []string
+	for name, g := range s.groups {
+		if slices.ContainsFunc(topics, func(t string) bool { return g.offsets.topic(t) != nil }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
 		for _, topic := range topics {
 			for _, c := range s.groups[name].offsets.topic(topic) {
 				out.Records = append(out.Records, offsetTombstone(name, topic, c.partition))
 			}
 		}
 	}
+	out.Divisible = true
 	return out
 }
