@@ -154,8 +154,8 @@ func (u *update) removeTopic(before *metadata.Topic) {
 
 // retire ends a partition's time on this broker. Its log stays where it is.
 func (u *update) retire(p *partition) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.lock()
+	defer p.unlock()
 	r := *p.role.Load()
 	r.log, r.gone, r.leads = nil, true, false
 	p.role.Store(&r)
@@ -238,14 +238,12 @@ func (u *update) reconfigure(t *topic) {
 		if p == nil {
 			continue
 		}
-		p.mu.Lock()
 		r := *p.role.Load()
 		r.settings = set
 		if r.log != nil {
 			r.log.UpdateConfig(set.topic)
 		}
-		p.role.Store(&r)
-		p.mu.Unlock()
+		p.role.Store(&r) // Manager.mu keeps others from changing it; appends go on with either
 		if p.change(func(s *isr.State) bool { return s.SetMinISR(u.now, set.topic.MinInSyncReplicas) }) {
 			u.touched = append(u.touched, p)
 		}
@@ -262,8 +260,8 @@ func (u *update) become(p *partition, state *metadata.Partition, set *settings) 
 	if r.log == nil {
 		r.log = u.m.openLog(u.now, p, state, set)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.lock()
+	defer p.unlock()
 	defer p.role.Store(r)
 	u.touched = append(u.touched, p)
 	switch {
@@ -279,7 +277,7 @@ func (u *update) become(p *partition, state *metadata.Partition, set *settings) 
 	}
 }
 
-// lead begins a leadership. Partition.mu is held.
+// lead begins a leadership. The partition is locked.
 func (u *update) lead(p *partition, r *role) {
 	r.log.AssignEpochStart(r.leaderEpoch)
 	r.epochStart = r.log.EndOffset()

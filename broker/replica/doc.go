@@ -5,7 +5,8 @@
 // the engine, Maintain and the loads of coordinators from tasks. It starts no goroutine and reads no clock. Requests that have
 // to wait are parked; their done functions run exactly once, on whichever goroutine ended the wait, with no lock held.
 //
-// Readers find partitions in a snapshot that Apply swaps, and read logs without a lock. Appends hold the lock of their
-// partition. Ranks: Manager.mu, then Partition.mu, then the locks of package log; the purgatories' and the session cache's
-// locks are leaves, taken while none of these is held. Nothing blocks on a client, a peer or the object store under any of them.
+// Readers find partitions in a snapshot that Apply swaps, and read logs without a lock. An append holds its partition's
+// appends lock for reading. Ranks: Manager.mu, then partition.appends and partition.mu, then isrWatch.mu and the locks of
+// package log. The locks of the purgatories and of the session cache are leaves, and taken while none of these is held.
+// Nothing waits for a client, a peer or the object store under any of them.
 package replica

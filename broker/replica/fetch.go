@@ -251,24 +251,38 @@ func (r *role) read(f *FetchRequest, asked *FetchPartition, limit int, first boo
 		return false, wire.None
 	}
 	if f.readsCommitted() {
-		if err := r.addAborted(asked.FetchOffset, r.log.UpperOffset(got), result); err != nil {
+		if err := r.addAborted(asked.FetchOffset, upTo, got, result); err != nil {
 			got.Range.Release()
 			return false, wire.CodeOf(err)
 		}
 	}
 	result.Records = got.Range
-	more = got.Range.Length < min(int64(limit), int64(f.MinBytes)) && r.log.UpperOffset(got) < upTo
+	more = got.Range.Length < min(int64(limit), int64(f.MinBytes)) && got.SegmentBase < activeBase(r.log)
 	return more, wire.None
 }
 
-// addAborted lists the aborted transactions between two offsets.
-func (r *role) addAborted(from, to wire.Offset, result *FetchResult) error {
-	aborted, err := r.log.AbortedTransactions(from, to)
+// activeBase is the base offset of the segment that is appended to.
+func activeBase(l *log.Log) wire.Offset {
+	end := l.EndOffset()
+	nothing, err := l.Read(log.ReadRequest{From: end, UpTo: end})
 	if err != nil {
+		return 0
+	}
+	return nothing.SegmentBase
+}
+
+// addAborted lists the aborted transactions with records in what was read from an offset on. Where there are none up to the
+// last stable offset, as nearly always, it need not be known how far the range goes.
+func (r *role) addAborted(from, upTo wire.Offset, got log.ReadResult, result *FetchResult) error {
+	aborted, err := r.log.AbortedTransactions(from, upTo)
+	if err != nil || len(aborted) == 0 {
 		return err
 	}
+	end := r.log.UpperOffset(got)
 	for _, t := range aborted {
-		result.Aborted = append(result.Aborted, AbortedTransaction{ProducerID: t.ProducerID, FirstOffset: t.First})
+		if t.First < end {
+			result.Aborted = append(result.Aborted, AbortedTransaction{ProducerID: t.ProducerID, FirstOffset: t.First})
+		}
 	}
 	return nil
 }

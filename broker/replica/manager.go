@@ -69,7 +69,7 @@ func New(o Options) *Manager {
 		m.logger = slog.New(slog.DiscardHandler)
 	}
 	m.config.Store(o.Config)
-	m.state.Store(&state{image: &metadata.Image{}, byName: map[string]*topic{}, byID: map[wire.TopicID]*topic{}})
+	m.state.Store(&state{image: metadata.Empty(), byName: map[string]*topic{}, byID: map[wire.TopicID]*topic{}})
 	return m
 }
 

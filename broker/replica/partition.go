@@ -19,10 +19,24 @@ type partition struct {
 	topicID  wire.TopicID
 	internal bool
 
-	role atomic.Pointer[role] // what readers see; changed under mu
+	// appends is held for reading over an append, which may wait for the disk, and for writing by a change of the role, which so
+	// waits for the appends under way. mu guards isr and the role too, and is held for moments. Ranks: Manager.mu, appends,
+	// mu, then the locks of package log.
+	appends sync.RWMutex
+	mu      sync.Mutex
+	role    atomic.Pointer[role] // what readers see
+	isr     *isr.State           // nil unless this broker leads
+}
 
-	mu  sync.Mutex // guards isr and role changes, and makes appends one at a time. Rank: below Manager.mu, above package log
-	isr *isr.State // nil unless this broker leads
+// lock is for a change of the role.
+func (p *partition) lock() {
+	p.appends.Lock()
+	p.mu.Lock()
+}
+
+func (p *partition) unlock() {
+	p.mu.Unlock()
+	p.appends.Unlock()
 }
 
 // role is what a partition is on this broker at a moment. It never changes.
@@ -117,8 +131,8 @@ type appendRules struct {
 
 // append appends a validated batch as the leader.
 func (p *partition) append(now time.Time, batch record.Batch, rules appendRules) (appended, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.appends.RLock()
+	defer p.appends.RUnlock()
 	r := p.role.Load()
 	if code := r.checkLeader(); code != wire.None {
 		return appended{}, code
@@ -126,18 +140,22 @@ func (p *partition) append(now time.Time, batch record.Batch, rules appendRules)
 	if rules.epoch != wire.NoLeaderEpoch && rules.epoch != r.leaderEpoch {
 		return appended{}, wire.NotLeaderOrFollower
 	}
-	if rules.all && !p.isr.EnoughInSync() {
+	if rules.all && !p.enoughInSync() {
 		return appended{}, wire.NotEnoughReplicas
 	}
 	info, err := r.log.AppendAsLeader(now, batch, r.leaderEpoch, rules.origin)
 	if err != nil {
 		return appended{}, err
 	}
-	moved := p.isr.Appended(now, r.log.EndOffset())
-	if moved {
-		r.log.UpdateHighWatermark(p.isr.HighWatermark())
-	}
+	moved := p.change(func(s *isr.State) bool { return s.Appended(now, r.log.EndOffset()) })
 	return appended{AppendInfo: info, epoch: r.leaderEpoch, moved: moved}, nil
+}
+
+// enoughInSync tells whether the ISR reaches its minimum; of a leader.
+func (p *partition) enoughInSync() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.isr != nil && p.isr.EnoughInSync()
 }
 
 // acknowledged tells whether everything below end, appended under epoch, is on enough replicas, or what became of it instead:
@@ -154,9 +172,7 @@ func (p *partition) acknowledged(epoch wire.LeaderEpoch, end wire.Offset) (bool,
 	if r.log.HighWatermark() < end {
 		return false, wire.None
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.isr != nil && !p.isr.EnoughInSync() {
+	if !p.enoughInSync() {
 		return true, wire.NotEnoughReplicasAfterAppend
 	}
 	return true, wire.None

@@ -165,6 +165,9 @@ func (m *Manager) produceTo(now time.Time, s *state, r *ProduceRequest, row int,
 		*r.SeenCodecs |= codecBit(valid.Batch)
 	}
 	*result = ProduceResult{BaseOffset: a.First, LogAppendTime: a.LogAppendTime, LogStartOffset: a.LogStart}
+	if a.Duplicate {
+		result.LogAppendTime = a.MaxTimestamp // as Kafka answers duplicates, whoever set the time
+	}
 	return append(appends, produced{
 		row: row, partition: p, epoch: a.epoch, end: a.Last + 1, written: a.Bytes > 0, moved: a.moved,
 	})
