@@ -56,7 +56,7 @@ func (s *state) deleteRecords(asked *DeleteRecordsPartition) (*partition, wire.O
 	if code := r.checkLeader(); code != wire.None {
 		return nil, 0, code
 	}
-	if !r.settings.topic.CleanupDelete {
+	if t := &r.settings.topic; t.CleanupCompact && !t.CleanupDelete {
 		return nil, 0, wire.PolicyViolation
 	}
 	offset := asked.Offset

@@ -32,7 +32,7 @@ type FetchRequest struct {
 	MinBytes     int32
 	MaxBytes     int32 // capped by fetch.max.bytes
 	Isolation    Isolation
-	// ZstdAllowed is false below Fetch v10, where topics with compression.type=zstd are UNSUPPORTED_COMPRESSION_TYPE.
+	// ZstdAllowed says nothing here: Kafka 4.4 serves zstd to every version of Fetch, and so do we (BO-030).
 	ZstdAllowed bool
 	Partitions  []FetchPartition
 }
@@ -165,7 +165,7 @@ func fetchFailure(code wire.Code) FetchResult {
 		Diverging: noEpochEnd, PreferredReadReplica: wire.NoBroker,
 	}
 	switch code {
-	case wire.UnknownTopicOrPartition, wire.UnknownTopicID, wire.UnsupportedCompressionType:
+	case wire.UnknownTopicOrPartition, wire.UnknownTopicID:
 		r.Aborted = []AbortedTransaction{}
 	}
 	return r
@@ -208,7 +208,7 @@ func (m *Manager) read(r *FetchRequest) fetched {
 // read reads from one partition: up to limit bytes, or one batch where first is set and that is larger. It tells whether there
 // is more, in the next segment, so that waiting would not bring more bytes into one answer.
 func (r *role) read(f *FetchRequest, asked *FetchPartition, limit int, first bool, result *FetchResult) (more bool, code wire.Code) {
-	if code := r.checkFetch(f, asked); code != wire.None {
+	if code := r.checkFetch(asked); code != wire.None {
 		return false, code
 	}
 	if limit < 0 {
@@ -288,11 +288,8 @@ func (r *role) addAborted(from, upTo wire.Offset, got log.ReadResult, result *Fe
 }
 
 // checkFetch tells whether the partition can be read here at all.
-func (r *role) checkFetch(f *FetchRequest, asked *FetchPartition) wire.Code {
-	switch {
-	case !f.ZstdAllowed && r.settings.topic.CompressionType == "zstd":
-		return wire.UnsupportedCompressionType
-	case r.log == nil && !r.gone:
+func (r *role) checkFetch(asked *FetchPartition) wire.Code {
+	if r.log == nil && !r.gone {
 		return wire.KafkaStorageError
 	}
 	if asked.CurrentLeaderEpoch >= 0 {

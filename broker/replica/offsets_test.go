@@ -206,6 +206,7 @@ func TestBO083DeleteRecords(t *testing.T) {
 	r.create("empty", topic{})
 	r.create("compacted", topic{configs: map[string]string{"cleanup.policy": "compact"}})
 	r.create("both", topic{configs: map[string]string{"cleanup.policy": "compact,delete"}})
+	r.create("neither", topic{configs: map[string]string{"cleanup.policy": ""}})
 	r.create("elsewhere", topic{replicas: []wire.BrokerID{2}, leader: 2})
 	r.create("__consumer_offsets", topic{})
 	for _, c := range []struct {
@@ -222,6 +223,7 @@ func TestBO083DeleteRecords(t *testing.T) {
 		{"unknown topic", "none", 0, replica.DeleteRecordsResult{Code: wire.UnknownTopicOrPartition, LowWatermark: -1}},
 		{"compacted", "compacted", 0, replica.DeleteRecordsResult{Code: wire.PolicyViolation, LowWatermark: -1}},
 		{"compacted and deleted", "both", 0, replica.DeleteRecordsResult{LowWatermark: 0}},
+		{"neither policy, measured", "neither", 0, replica.DeleteRecordsResult{LowWatermark: 0}},
 		{"not the leader", "elsewhere", 0, replica.DeleteRecordsResult{Code: wire.NotLeaderOrFollower, LowWatermark: -1}},
 		{"internal topic", "__consumer_offsets", 0, replica.DeleteRecordsResult{Code: wire.InvalidTopic, LowWatermark: -1}},
 	} {
@@ -244,7 +246,7 @@ func TestDeleteRecordsWaitsForFollowers(t *testing.T) {
 	p.waits()
 	asked := asks("t", 4)
 	asked.LogStartOffset = 3
-	r.fetchAll(&replica.FetchRequest{ReplicaID: 2, ReplicaEpoch: 1, ZstdAllowed: true, Partitions: []replica.FetchPartition{asked}})
+	r.fetchAll(&replica.FetchRequest{ReplicaID: 2, ReplicaEpoch: 1, Partitions: []replica.FetchPartition{asked}})
 	if got := p.now(); got.Code != wire.None || got.LowWatermark != 3 {
 		t.Fatalf("%+v", got)
 	}

@@ -252,7 +252,7 @@ func (r *rig) fetchAll(request *replica.FetchRequest) *pending[replica.FetchResu
 func (r *rig) fetch(partitions ...replica.FetchPartition) *pending[replica.FetchResult] {
 	r.t.Helper()
 	return r.fetchAll(&replica.FetchRequest{
-		ReplicaID: replica.ConsumerID, MaxWait: 500 * time.Millisecond, MinBytes: 1, MaxBytes: 50 << 20, ZstdAllowed: true,
+		ReplicaID: replica.ConsumerID, MaxWait: 500 * time.Millisecond, MinBytes: 1, MaxBytes: 50 << 20,
 		Partitions: partitions,
 	})
 }
@@ -263,7 +263,7 @@ func (r *rig) follow(broker wire.BrokerID, topic string, end wire.Offset) *pendi
 	asked := asks(topic, end)
 	asked.LogStartOffset = 0
 	return r.fetchAll(&replica.FetchRequest{
-		ReplicaID: broker, ReplicaEpoch: wire.BrokerEpoch(broker - 1), MinBytes: 1, MaxBytes: 10 << 20, ZstdAllowed: true,
+		ReplicaID: broker, ReplicaEpoch: wire.BrokerEpoch(broker - 1), MinBytes: 1, MaxBytes: 10 << 20,
 		Partitions: []replica.FetchPartition{asked},
 	})
 }
