@@ -35,6 +35,8 @@ func (r *recovery) run() error {
 	if err := l.loadEpochs(r.segments[:first+1], r.segments[first].base); err != nil {
 		return err
 	}
+	// Entries behind may be those of a history that was cut off since; the batches say how it is.
+	l.setEpochsLocked(l.epochs.Load().truncateEnd(r.segments[first].base))
 	var err error
 	if r.state, err = l.loadSnapshot(r.now, r.point); err != nil {
 		return err
