@@ -1,0 +1,262 @@
+package controller
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// oneBroker is an active controller whose only broker, 1, is unfenced and has one topic, "a".
+func oneBroker(t *testing.T) *Controller {
+	t.Helper()
+	c := newController(t)
+	c.Elected(start, metadata.Empty(), 1)
+	c.Step(start, registration(1, "i", "boot", "", "cluster", -1, nil))
+	beat(c, 1)
+	created := c.Step(start, &metadata.CreateTopics{Topics: []metadata.NewTopic{{Name: "a", Partitions: 1, ReplicationFactor: 1}}})
+	if row := created.Answer.(*metadata.CreateTopicsAnswer).Topics[0]; row.Result.Code != wire.None {
+		t.Fatal(row.Result)
+	}
+	return c
+}
+
+func beat(c *Controller, id wire.BrokerID) *metadata.BrokerHeartbeatAnswer {
+	return c.Step(start, &metadata.BrokerHeartbeat{
+		BrokerID: id, BrokerEpoch: c.Image().Broker(id).Epoch, MetadataOffset: c.Image().Offset(),
+	}).Answer.(*metadata.BrokerHeartbeatAnswer)
+}
+
+func topicA() metadata.ConfigResource {
+	return metadata.ConfigResource{Type: metadata.TopicResource, Name: "a"}
+}
+
+func TestBO045EveryConfigOfATopicCanBeSentBack(t *testing.T) {
+	c := oneBroker(t)
+	var set []metadata.ConfigEntry
+	var ops []metadata.ConfigOp
+	described := config.DescribeTopic(c.config, nil)
+	for _, entry := range described {
+		set = append(set, metadata.ConfigEntry{Name: entry.Name, Value: entry.Value})
+		ops = append(ops, metadata.ConfigOp{Name: entry.Name, Op: metadata.SetConfig, Value: entry.Value})
+	}
+	for name, change := range map[string]metadata.Change{
+		"AlterConfigs":            &metadata.AlterConfigs{Resources: []metadata.ResourceConfigs{{Resource: topicA(), Configs: set}}},
+		"IncrementalAlterConfigs": &metadata.IncrementalAlterConfigs{Resources: []metadata.ResourceOps{{Resource: topicA(), Ops: ops}}},
+	} {
+		if row := c.Step(start, change).Answer.(*metadata.AlterConfigsAnswer).Resources[0]; row.Result.Code != wire.None {
+			t.Errorf("%s: %v", name, row.Result)
+		}
+	}
+	for i, entry := range config.DescribeTopic(c.config, c.Image().Configs(topicA())) {
+		if *entry.Value != *described[i].Value {
+			t.Errorf("%s was %s, is %s", entry.Name, *described[i].Value, *entry.Value)
+		}
+	}
+}
+
+func setConfig(c *Controller, r metadata.ConfigResource, name, value string) metadata.Result {
+	return c.Step(start, &metadata.IncrementalAlterConfigs{Resources: []metadata.ResourceOps{
+		{Resource: r, Ops: []metadata.ConfigOp{{Name: name, Op: metadata.SetConfig, Value: &value}}},
+	}}).Answer.(*metadata.AlterConfigsAnswer).Resources[0].Result
+}
+
+func TestTopicsAreJudgedUnderTheDynamicConfigsOfBrokers(t *testing.T) {
+	c := oneBroker(t)
+	all := metadata.ConfigResource{Type: metadata.BrokerResource}
+	if r := setConfig(c, topicA(), "min.compaction.lag.ms", "10"); r.Code != wire.None {
+		t.Fatal(r)
+	}
+	if r := setConfig(c, all, "log.cleaner.max.compaction.lag.ms", "5"); r.Code != wire.None {
+		t.Fatal(r)
+	}
+	if r := setConfig(c, topicA(), "retention.ms", "1"); r.Code != wire.InvalidConfig {
+		t.Errorf("min above max: %v", r)
+	}
+	if r := setConfig(c, all, "log.cleaner.max.compaction.lag.ms", "50"); r.Code != wire.None {
+		t.Fatal(r)
+	}
+	if r := setConfig(c, topicA(), "retention.ms", "1"); r.Code != wire.None {
+		t.Errorf("min below max: %v", r)
+	}
+}
+
+func TestConfigsAreBounded(t *testing.T) {
+	c := oneBroker(t)
+	any := metadata.ConfigResource{Type: metadata.BrokerResource}
+	if r := setConfig(c, any, "x", strings.Repeat("x", configValueMax)); r.Code != wire.None {
+		t.Errorf("longest value: %v", r)
+	}
+	if r := setConfig(c, any, "x", strings.Repeat("x", configValueMax+1)); r.Code != wire.InvalidConfig {
+		t.Errorf("longer value: %v", r)
+	}
+	many := metadata.ResourceOps{Resource: any}
+	for range requestRecordsMax + 1 {
+		many.Ops = append(many.Ops, metadata.ConfigOp{Name: "x", Op: metadata.DeleteConfig})
+	}
+	answer := c.Step(start, &metadata.IncrementalAlterConfigs{Resources: []metadata.ResourceOps{many, {Resource: topicA()}}}).Answer.(*metadata.AlterConfigsAnswer)
+	for _, row := range answer.Resources {
+		if row.Result.Code != wire.PolicyViolation {
+			t.Errorf("%v of a request with too many operations: %v", row.Resource, row.Result)
+		}
+	}
+}
+
+// A log that is JSON can't hold other bytes: they would come back from it as others.
+func TestTextsOfChangesBecomeUTF8(t *testing.T) {
+	c := oneBroker(t)
+	if r := setConfig(c, metadata.ConfigResource{Type: metadata.BrokerResource}, "x\xff", "y\xff"); r.Code != wire.None {
+		t.Fatal(r)
+	}
+	if got := c.Image().Configs(metadata.ConfigResource{Type: metadata.BrokerResource})["x\uFFFD"]; got != "y\uFFFD" {
+		t.Errorf("stored as %q", got)
+	}
+	if r := setConfig(c, metadata.ConfigResource{Type: metadata.GroupResource, Name: "\xff"}, "consumer.session.timeout.ms", "46000"); r.Code != wire.None {
+		t.Error(r)
+	}
+	bad := registration(2, "i\xff", "boot", "", "cluster", -1, nil)
+	if r := c.Step(start, bad).Answer.(*metadata.RegisterBrokerAnswer).Result; r.Code != wire.InvalidRegistration {
+		t.Errorf("registration: %v", r)
+	}
+}
+
+// What a broker may have lost with the power it can't vouch for: it leaves the ELR. What it lost with a directory, too.
+func TestSafety11PowerLossLeavesTheELR(t *testing.T) {
+	for name, test := range map[string]struct {
+		boot        string
+		clean       int
+		directories []string
+		stays       bool
+	}{
+		"clean stop, other boot":         {"other", 0, []string{"d2"}, true},
+		"process died, same boot":        {"boot", -1, []string{"d2"}, true},
+		"other boot":                     {"other", -1, []string{"d2"}, false},
+		"unknown boot":                   {"", -1, []string{"d2"}, false},
+		"clean stop of an earlier epoch": {"other", -2, []string{"d2"}, false},
+		"directory gone":                 {"boot", 0, []string{"new"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := oneBroker(t)
+			c.Step(start, registration(2, "i", "boot", "", "cluster", -1, nil))
+			id, epoch := c.Image().Topic("a").ID, c.Image().Broker(2).Epoch
+			image, _, err := c.Image().Apply(c.Image().Offset()+1, []metadata.Record{&metadata.PartitionRecord{TopicID: id, Index: 1, Partition: metadata.Partition{
+				Replicas: []wire.BrokerID{1, 2}, Directories: []string{"d1", "d2"}, ISR: []wire.BrokerID{1}, ELR: []wire.BrokerID{2}, Leader: 1,
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Elected(start, image, 2)
+			c.Step(start, registration(2, "again", test.boot, "", "cluster", int(epoch)+test.clean, test.directories))
+			if stays := slices.Contains(c.Image().Partition("a", 1).ELR, 2); stays != test.stays {
+				t.Errorf("ELR %v", c.Image().Partition("a", 1).ELR)
+			}
+		})
+	}
+}
+
+// A broker that is fenced has no session that could speak against its next incarnation.
+func TestAFencedBrokerMayRegisterAgainAtOnce(t *testing.T) {
+	c := oneBroker(t)
+	c.Step(start, registration(2, "i", "boot", "", "cluster", -1, nil))
+	if r := c.Step(start, registration(2, "again", "boot", "", "cluster", -1, nil)).Answer.(*metadata.RegisterBrokerAnswer); r.Result.Code != wire.None {
+		t.Error(r.Result)
+	}
+	beat(c, 2)
+	if r := c.Step(start, registration(2, "third", "boot", "", "cluster", -1, nil)).Answer.(*metadata.RegisterBrokerAnswer); r.Result.Code != wire.DuplicateBrokerRegistration {
+		t.Errorf("while the second lives: %v", r.Result)
+	}
+}
+
+func TestControlledShutdownGoesOnUnderAnotherController(t *testing.T) {
+	c := oneBroker(t)
+	c.Step(start, registration(2, "i", "boot", "", "cluster", -1, nil))
+	beat(c, 2)
+	leave := func() *metadata.BrokerHeartbeatAnswer {
+		return c.Step(start, &metadata.BrokerHeartbeat{
+			BrokerID: 2, BrokerEpoch: c.Image().Broker(2).Epoch, MetadataOffset: c.Image().Offset(), WantShutdown: true,
+		}).Answer.(*metadata.BrokerHeartbeatAnswer)
+	}
+	if leave().ShouldShutdown {
+		t.Fatal("stopped before the other broker knows")
+	}
+	committed := c.Image()
+	c.Resign()
+	c.Elected(start, committed, 2)
+	if leave().ShouldShutdown {
+		t.Fatal("stopped before the other broker was heard")
+	}
+	beat(c, 1)
+	if answer := leave(); !answer.ShouldShutdown || !answer.Fenced {
+		t.Errorf("%+v", answer)
+	}
+}
+
+func TestSafety5ResignDropsWhatIsNotCommitted(t *testing.T) {
+	c := oneBroker(t)
+	committed := c.Image()
+	c.Step(start, &metadata.CreateTopics{Topics: []metadata.NewTopic{{Name: "lost", Partitions: 1, ReplicationFactor: 1}}})
+	if c.Image().Topic("lost") == nil || committed.Topic("lost") != nil {
+		t.Fatal("the topic should be in the speculative image alone")
+	}
+	c.Resign()
+	if c.Active() || c.Image() != nil || c.Tick(start) != nil || !c.NextWake().IsZero() || c.Isolated(start) {
+		t.Error("still active")
+	}
+	records := c.Elected(start, committed, 7)
+	if first, ok := records[0].(*metadata.ControllerElectedRecord); !ok || first.Epoch != 7 || len(records) != 1 {
+		t.Errorf("first records %v", records)
+	}
+	if c.Image().Topic("lost") != nil {
+		t.Error("the lost topic is back")
+	}
+}
+
+func TestFeaturesNeedEveryBroker(t *testing.T) {
+	c := oneBroker(t)
+	old := registration(2, "i", "boot", "", "cluster", -1, nil)
+	old.Features = []metadata.SupportedFeature{{Name: metadata.MetadataVersion, Min: 7, Max: 32}}
+	if r := c.Step(start, old).Answer.(*metadata.RegisterBrokerAnswer).Result; r.Code != wire.UnsupportedVersion {
+		t.Errorf("registration below the finalised level: %v", r)
+	}
+	image, _, err := c.Image().Apply(c.Image().Offset()+1, []metadata.Record{
+		&metadata.FeatureLevelRecord{Name: metadata.MetadataVersion, Level: 30},
+		&metadata.BrokerRegistrationRecord{Broker: metadata.Broker{ID: 2, Epoch: wire.BrokerEpoch(c.Image().Offset() + 2), Features: old.Features}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Elected(start, image, 2)
+	update := func(level int16) metadata.Result {
+		return c.Step(start, &metadata.UpdateFeatures{Updates: []metadata.FeatureUpdate{
+			{Name: metadata.MetadataVersion, Level: level, Type: metadata.Upgrade},
+		}}).Answer.(*metadata.UpdateFeaturesAnswer).Result
+	}
+	if r := update(33); r.Code != wire.InvalidUpdateVersion || !strings.Contains(r.Message, "Broker 2 only supports versions 7-32") {
+		t.Errorf("level that broker 2 doesn't know: %v", r)
+	}
+	if r := update(32); r.Code != wire.None || c.Image().Features().Level(metadata.MetadataVersion) != 32 {
+		t.Errorf("level that all know: %v", r)
+	}
+}
+
+func TestProducerIDsEndBeforeTheyWrap(t *testing.T) {
+	c := oneBroker(t)
+	image, _, err := c.Image().Apply(c.Image().Offset()+1, []metadata.Record{&metadata.ProducerIDBlockRecord{BrokerID: 1, NextProducerID: math.MaxInt64 - 1500}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Elected(start, image, 2)
+	allocate := func() *metadata.AllocateProducerIDsAnswer {
+		return c.Step(start, &metadata.AllocateProducerIDs{BrokerID: 1, BrokerEpoch: c.Image().Broker(1).Epoch}).Answer.(*metadata.AllocateProducerIDsAnswer)
+	}
+	if a := allocate(); a.Result.Code != wire.None || a.First != math.MaxInt64-1500 {
+		t.Errorf("last block: %+v", a)
+	}
+	if a := allocate(); a.Result.Code != wire.UnknownServerError || a.Length != 0 {
+		t.Errorf("after the last block: %+v", a)
+	}
+}
