@@ -6,18 +6,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 )
 
-func main() { os.Exit(run()) }
-
-func run() int {
+func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the second signal ends the process
-	a := newApp(os.Getenv)
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
+}
+
+// run is main with its surroundings as arguments. It returns the exit status: 1 when the command failed, 2 when it was not
+// understood.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
+	a := newApp(getenv)
 	root := newRoot(a)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	switch {
 	case err == nil:
@@ -25,10 +34,10 @@ func run() int {
 	case errors.Is(err, errReported):
 		return 1
 	case a.started:
-		fmt.Fprintln(os.Stderr, "tidemark: "+explain(err, a.bootstrap))
+		fmt.Fprintln(stderr, "tidemark: "+explain(err, a.bootstrap))
 		return 1
 	default:
-		fmt.Fprintf(os.Stderr, "tidemark: %v\nSee `%s --help`.\n", err, cmd.CommandPath())
+		fmt.Fprintf(stderr, "tidemark: %v\nSee `%s --help`.\n", err, cmd.CommandPath())
 		return 2
 	}
 }

@@ -95,9 +95,13 @@ func (p position) resolve(ctx context.Context, admin *kadm.Client, topics ...str
 	if err != nil {
 		return nil, err
 	}
-	offsets := listed.Offsets()
-	if p.kind == atOffset {
-		offsets.Each(func(o kadm.Offset) { o.At = p.offset; offsets.Add(o) })
-	}
+	offsets := make(kadm.Offsets)
+	listed.Each(func(o kadm.ListedOffset) {
+		at := o.Offset
+		if p.kind == atOffset {
+			at = p.offset
+		}
+		offsets.AddOffset(o.Topic, o.Partition, at, -1)
+	})
 	return offsets, nil
 }

@@ -43,9 +43,6 @@ func newRoot(a *app) *cobra.Command {
 		Short:         "A message broker that speaks the Kafka protocol, and the tool to work with it",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRun: func(*cobra.Command, []string) {
-			a.started = true
-		},
 	}
 	flags := root.PersistentFlags()
 	flags.StringSliceVar(&a.bootstrap, "bootstrap", a.bootstrap, "brokers to begin with, host:port (environment: TIDEMARK_BOOTSTRAP)")
@@ -67,7 +64,22 @@ func newRoot(a *app) *cobra.Command {
 	add(groupServer, newDevCommand(), newBrokerCommand())
 	add(groupData, topicCommand(a), produceCommand(a), consumeCommand(a), groupCommand(a), offsetCommand(a), benchCommand(a))
 	add(groupCluster, clusterCommand(a), configCommand(a), apiVersionsCommand(a))
+	add(groupOffline, logCommand(a), storeCheckCommand(a))
+	a.noteStart(root)
 	return root
+}
+
+// noteStart makes each command note that it was understood: what cobra finds wrong before is a mistake of the command line.
+func (a *app) noteStart(c *cobra.Command) {
+	for _, child := range c.Commands() {
+		a.noteStart(child)
+	}
+	if run := c.RunE; run != nil {
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			a.started = true
+			return run(cmd, args)
+		}
+	}
 }
 
 // parent is a command that only holds others.
