@@ -380,6 +380,7 @@ func (l *Lease) writeDone(now time.Time, ev WriteDone) {
 	case ev.Outcome != object.Unknown: // lost, or released
 		l.fall()
 		l.observe(now, ev.Record, ev.Token)
+		l.readAt = now.Add(l.cfg.Renew)
 	case renewal && !l.resigning:
 		l.retryAt = now.Add(l.pause())
 	default:

@@ -78,8 +78,10 @@ func decode(body []byte) (Record, error) {
 	switch {
 	case r.Version != formatVersion:
 		return Record{}, fmt.Errorf("%w: version %d, this program knows %d", ErrRecord, r.Version, formatVersion)
-	case r.Epoch < 1 || r.Seq < 1 || r.Nonce == "" || r.State != Held && r.State != Released:
-		return Record{}, fmt.Errorf("%w: epoch %d, seq %d, nonce %q, state %q", ErrRecord, r.Epoch, r.Seq, r.Nonce, r.State)
+	case r.Epoch < 1 || r.Seq < 1 || r.Nonce == "" || r.Incarnation == "":
+		return Record{}, fmt.Errorf("%w: epoch %d, seq %d, nonce %q, incarnation %q", ErrRecord, r.Epoch, r.Seq, r.Nonce, r.Incarnation)
+	case r.State != Held && r.State != Released:
+		return Record{}, fmt.Errorf("%w: state %q", ErrRecord, r.State)
 	case r.RenewMs < 1 || r.TTLMs < r.RenewMs || r.TTLMs > durationMax.Milliseconds():
 		return Record{}, fmt.Errorf("%w: ttl %d ms, renewed each %d ms", ErrRecord, r.TTLMs, r.RenewMs)
 	}

@@ -94,6 +94,13 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	if _, err := decodeSnapshot(body, 8); err == nil {
 		t.Error("it decodes under another number")
 	}
+	long := []byte("[" + strings.Repeat("1,", windowBytes) + "1]") // more than the compression looks back
+	if body, err = encodeSnapshot(time.UnixMilli(5), at, long); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = decodeSnapshot(body, 9); err != nil || !bytes.Equal(s.State, long) {
+		t.Errorf("a long state: %d bytes, %v", len(s.State), err)
+	}
 	for _, bad := range []string{"", "{", "{} {}"} {
 		if _, err := encodeSnapshot(time.UnixMilli(5), at, []byte(bad)); err == nil {
 			t.Errorf("state %q is taken", bad)

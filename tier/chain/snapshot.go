@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 const (
 	snapshotBytesMax = 64 << 20
 	stateBytesMax    = 512 << 20
+	windowBytes      = 8 << 20 // of the compression: what a reader needs beside the state
 )
 
 // snapshot is a state of the caller's, and the place in the chain that it belongs to.
@@ -57,7 +59,7 @@ func encodeSnapshot(now time.Time, at Position, state []byte) ([]byte, error) {
 		formatVersion, position, now.UnixMilli(), Hash(sha256.Sum256(state)))
 	b = seal(append(b, state...)) // as it is: json.Marshal would rewrite it
 	// One encoder and no concurrency: the library would start goroutines otherwise.
-	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowBytes))
 	if err != nil {
 		return nil, fmt.Errorf("compress: %w", err)
 	}
@@ -66,12 +68,13 @@ func encodeSnapshot(now time.Time, at Position, state []byte) ([]byte, error) {
 }
 
 func decodeSnapshot(body []byte, number int64) (snapshot, error) {
-	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(stateBytesMax+EntryBytesMax))
+	// Streamed, since DecodeAll believes the size that the object claims; without concurrency no goroutine is started.
+	z, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(windowBytes))
 	if err != nil {
 		return snapshot{}, fmt.Errorf("decompress: %w", err)
 	}
 	defer z.Close()
-	b, err := z.DecodeAll(body, nil)
+	b, err := io.ReadAll(io.LimitReader(z, stateBytesMax+EntryBytesMax))
 	if err != nil {
 		return snapshot{}, fmt.Errorf("decompress: %w", err)
 	}
