@@ -218,18 +218,8 @@ func (l *Log) loadEnd(segments []*segment, stop Stop) (end wire.Offset, clean bo
 	if s.size.Load() == 0 {
 		return s.base, true, nil
 	}
-	h, err := s.open()
-	if err != nil {
-		return 0, false, err
-	}
 	defer s.closeFiles() // an idle partition keeps nothing open
-	defer h.drop()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	last, err := s.checkLocked(h)
-	if errors.Is(err, errIndex) {
-		last, err = s.rebuildLocked(h, err)
-	}
+	last, err := s.loadEnd()
 	if errors.Is(err, errBatch) || err == nil && last.torn {
 		return 0, false, nil
 	}
@@ -239,6 +229,30 @@ func (l *Log) loadEnd(segments []*segment, stop Stop) (end wire.Offset, clean bo
 	s.sparse = last.sparse
 	s.maxTime.Store(last.sparse.maxTime)
 	return last.next, true, nil
+}
+
+// loadEnd finds the segment's end with the help of its indexes, or rebuilds them.
+func (s *segment) loadEnd() (sparseEnd, error) {
+	h, err := s.open()
+	if err != nil {
+		return sparseEnd{}, err
+	}
+	defer h.drop()
+	s.mu.Lock()
+	last, err := s.checkLocked(h)
+	s.mu.Unlock()
+	if err == nil {
+		var largest int64
+		if largest, err = s.largestTime(); err == nil && largest != last.sparse.maxTime {
+			err = fmt.Errorf("%w: the largest timestamp is %d, not %d", errIndex, largest, last.sparse.maxTime)
+		}
+	}
+	if !errors.Is(err, errIndex) {
+		return last, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rebuildLocked(h, err)
 }
 
 // loadState reads epochs and producers of a log that was stopped cleanly.
