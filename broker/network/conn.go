@@ -61,12 +61,12 @@ type conn struct {
 type request struct {
 	api.Request
 	conn      *conn
-	buffer    *buffer // held for Body while parked
-	pipelined bool    // the requests behind it may be handled
+	pipelined bool // the requests behind it may be handled
 
 	// Guarded by conn.mu.
-	done  bool
-	reply api.Reply
+	buffer *buffer // held for Body while parked
+	done   bool
+	reply  api.Reply
 }
 
 func newConn(s *Server, nc net.Conn, session api.Session) *conn {
@@ -153,11 +153,12 @@ func (c *conn) handle(frame []byte) {
 	switch {
 	case reply.Outcome == api.Parked:
 		r.pipelined = reply.PipelineOn
-		r.buffer = c.in.share()
-		c.enqueue(r)
+		c.park(r)
 	case len(c.queue) > 0:
 		r.Body, r.done, r.reply = nil, true, reply
-		c.enqueue(r)
+		c.mu.Lock()
+		c.queue = append(c.queue, r)
+		c.mu.Unlock()
 		if reply.Outcome == api.Close {
 			c.last = endRequest
 		}
@@ -169,29 +170,36 @@ func (c *conn) handle(frame []byte) {
 	c.in.discard()
 }
 
-func (c *conn) enqueue(r *request) {
+// park puts a request in line whose reply comes later, or has come while its handler ran.
+func (c *conn) park(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queue = append(c.queue, r)
+	if !r.done {
+		r.buffer = c.in.share()
+	}
 }
 
 // complete is api.Request.Complete. It leaves the reply with the connection and wakes its goroutine if it is its turn.
+// The memory of the request is free from here on, even if the goroutine is held up by a client that does not read.
 func (r *request) complete(reply api.Reply) {
 	c := r.conn
 	c.mu.Lock()
-	again, dead := r.done, c.dead
-	if !again {
-		r.done, r.reply = true, reply
+	unwanted := r.done || c.dead
+	buffer := r.buffer
+	r.done, r.buffer = true, nil
+	if !unwanted {
+		r.reply = reply
 		if len(c.queue) > 0 && c.queue[0] == r {
 			c.notifyLocked()
 		}
 	}
 	c.mu.Unlock()
-	if again || dead {
-		releaseAll(reply.Parts)
+	if buffer != nil {
+		c.server.memory.release(buffer)
 	}
-	if dead && !again {
-		c.server.memory.release(r.buffer)
+	if unwanted {
+		releaseAll(reply.Parts)
 	}
 }
 
@@ -201,9 +209,6 @@ func (c *conn) collect() {
 		r := c.pop()
 		if r == nil {
 			return
-		}
-		if r.buffer != nil {
-			c.server.memory.release(r.buffer)
 		}
 		c.lastActive = time.Now()
 		c.emit(r.reply)
@@ -408,9 +413,6 @@ func (c *conn) end() {
 	c.mu.Unlock()
 	for _, r := range done {
 		releaseAll(r.reply.Parts)
-		if r.buffer != nil {
-			c.server.memory.release(r.buffer)
-		}
 	}
 	c.out.drop()
 	c.in.drop()

@@ -1,15 +1,17 @@
 package network
 
 import (
+	"math"
 	"net"
 	"net/netip"
 	"time"
 )
 
-// Limits bounds what clients can make a server hold. DefaultLimits has Kafka's values.
+// Limits bounds what clients can make a server hold. DefaultLimits has Kafka's values. A duration of zero or less, or
+// QueuedBytesMax of zero or less, sets no limit, as Kafka's -1 does.
 type Limits struct {
 	RequestBytesMax int           // socket.request.max.bytes
-	QueuedBytesMax  int64         // queued.max.request.bytes; -1: no limit
+	QueuedBytesMax  int64         // queued.max.request.bytes
 	IdleMax         time.Duration // connections.max.idle.ms
 	Connections     ConnectionLimits
 
@@ -59,6 +61,22 @@ func DefaultLimits() Limits {
 		WriteMax:           defaultIdle,
 		PipelinedMax:       defaultPipelinedMax,
 	}
+}
+
+// never is the duration that stands for no limit.
+const never = 100 * 365 * 24 * time.Hour
+
+// normal replaces what stands for no limit by values to count with.
+func (l Limits) normal() Limits {
+	for _, d := range []*time.Duration{&l.IdleMax, &l.FrameMax, &l.WriteMax} {
+		if *d <= 0 {
+			*d = never
+		}
+	}
+	if l.QueuedBytesMax <= 0 {
+		l.QueuedBytesMax = math.MaxInt64
+	}
+	return l
 }
 
 // allowance is how long n bytes may take.

@@ -3,6 +3,7 @@ package network
 import (
 	"encoding/binary"
 	"io"
+	"math"
 	"net"
 	"runtime"
 	"strings"
@@ -154,27 +155,20 @@ func wantAfter(t *testing.T, what string, got, want time.Duration) {
 	}
 }
 
-func TestHalfAFrameEndsByTimer(t *testing.T) {
+func TestBO100HalfAFrameEndsByTimer(t *testing.T) {
 	for _, tt := range []struct {
 		name, bytes string
 		want        time.Duration
 	}{
-		{"half a size", "\x00\x00", defaultFrame},
-		{"half a frame", size(100) + "half", defaultFrame},
-		{"half of a large frame has longer", size(64<<20) + "half", defaultFrame + 1024*time.Second},
+		{"half a size", "\x00\x00", allowance(defaultFrame, 4)},
+		{"half a frame", size(100) + "half", allowance(defaultFrame, 104)},
+		{"half of a large frame has longer", size(64<<20) + "half", allowance(defaultFrame, 4+64<<20)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, echo, func(t *testing.T, r *rig, dial func() *client) {
 				c, began := dial(), time.Now()
 				c.send([]byte(tt.bytes))
-				want := tt.want + allowance(0, int64(4+100))
-				switch {
-				case len(tt.bytes) == 2:
-					want = tt.want + allowance(0, 4)
-				case tt.want > defaultFrame:
-					want = tt.want + allowance(0, 4)
-				}
-				wantAfter(t, "ended", c.ended().Sub(began), want)
+				wantAfter(t, "ended", c.ended().Sub(began), tt.want)
 				synctest.Wait()
 				if n := r.metric("connections_closed_total", endSlow); n != 1 {
 					t.Errorf("%v connections are counted as slow", n)
@@ -218,8 +212,6 @@ func TestIdleConnectionEndsAfterMaxIdle(t *testing.T) {
 }
 
 func TestConnectionWithParkedRequestIsNotIdle(t *testing.T) {
-	p := newParker()
-	p.parked = nil
 	inBubble(t, func(now time.Time, q *api.Request) api.Reply {
 		time.AfterFunc(3*defaultIdle, func() { q.Complete(respond(q, "late")) })
 		return api.Reply{Outcome: api.Parked, PipelineOn: q.Key == keyPipelined}
@@ -280,6 +272,40 @@ func TestParkedRequestsOverAnyConnection(t *testing.T) {
 	})
 }
 
+func TestRequestBehindAParkedOneIsNotTakenUp(t *testing.T) {
+	p := newParker()
+	inBubble(t, p.handle, func(t *testing.T, _ *rig, dial func() *client) {
+		c := dial()
+		go func() { _, _ = c.Write(append(frame(keyPark, 1, "x"), frame(keyPark, 2, "y")...)) }()
+		for i, body := range []string{"x", "y"} {
+			synctest.Wait()
+			if n := len(p.parked); n != 1 {
+				t.Fatalf("%d requests were taken up at once", n)
+			}
+			q := <-p.parked
+			q.Complete(respond(q, string(q.Body)))
+			c.wants(int32(i+1), body)
+		}
+	})
+}
+
+func TestNoLimitIsNoLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener()
+		r := startOn(t, l, echo, func(l *Limits) { l.IdleMax, l.FrameMax, l.WriteMax, l.QueuedBytesMax = -1, -1, -1, -1 })
+		c := l.dial(t)
+		for i := range 3 {
+			request := frame(keyEcho, int32(i), strings.Repeat("x", 100_000))
+			c.send(request[:9])
+			time.Sleep(20 * 24 * time.Hour)
+			c.send(request[9:])
+			time.Sleep(20 * 24 * time.Hour)
+			c.wants(int32(i), strings.Repeat("x", 100_000))
+		}
+		ok(t, r.shut(time.Minute))
+	})
+}
+
 // FuzzConnection sends anything, in any pieces: the server must answer well-formed requests, end, and keep nothing.
 func FuzzConnection(f *testing.F) {
 	f.Add(frame(keyEcho, 1, "x"), 3)
@@ -290,7 +316,7 @@ func FuzzConnection(f *testing.F) {
 	f.Fuzz(func(t *testing.T, input []byte, step int) {
 		step = max(step, 1)
 		handled := 0
-		m := newMemory(-1)
+		m := newMemory(math.MaxInt64)
 		in := inbound{memory: m, max: defaultRequestMax, expect: smallestBuffer}
 		rest := input
 		for len(rest) > 0 {

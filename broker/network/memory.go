@@ -35,7 +35,7 @@ type buffer struct {
 // memory hands out buffers and bounds their sum. One buffer at a time may go past the bound, so that requests that are
 // half read and hold all the room together do not wait for each other for ever.
 type memory struct {
-	limit int64 // -1: none
+	limit int64
 
 	mu        sync.Mutex // guards all below; a leaf
 	used      int64
@@ -119,7 +119,7 @@ func (m *memory) grow(c *conn, n int, old *buffer) *buffer {
 	return b.ready(size)
 }
 
-func (m *memory) fitsLocked(n int) bool { return m.limit < 0 || m.used+int64(n) <= m.limit }
+func (m *memory) fitsLocked(n int) bool { return m.used+int64(n) <= m.limit }
 
 // takeLocked counts a buffer of the given size; it has no bytes yet where none is free.
 func (m *memory) takeLocked(size int) *buffer {

@@ -30,10 +30,11 @@ type Options struct {
 	Listeners []Listener // owned by the server from New on
 	// Handler answers one request. It runs on the connection's goroutine, so it must not block; a request that has to
 	// wait is answered Parked.
-	Handler    func(now time.Time, r *api.Request) api.Reply
-	Flexible   wire.FlexibleHeaders
-	Limits     Limits
-	Logger     *slog.Logger
+	Handler  func(now time.Time, r *api.Request) api.Reply
+	Flexible wire.FlexibleHeaders
+	Limits   Limits
+	Logger   *slog.Logger
+	// Registerer takes the metrics. Several servers of one process need a label each (prometheus.WrapRegistererWith).
 	Registerer prometheus.Registerer
 }
 
@@ -61,13 +62,14 @@ type Server struct {
 
 // New makes a server that does not accept yet.
 func New(o Options) *Server {
+	limits := o.Limits.normal()
 	s := &Server{
 		handler:   o.Handler,
 		flexible:  o.Flexible,
-		limits:    o.Limits,
+		limits:    limits,
 		log:       o.Logger,
-		memory:    newMemory(o.Limits.QueuedBytesMax),
-		admission: newAdmission(o.Limits.Connections),
+		memory:    newMemory(limits.QueuedBytesMax),
+		admission: newAdmission(limits.Connections),
 		listeners: o.Listeners,
 		closing:   make(chan struct{}),
 		conns:     map[*conn]struct{}{},

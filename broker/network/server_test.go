@@ -344,6 +344,29 @@ func TestParkedRequestStopsTheConnectionUnlessPipelined(t *testing.T) {
 	c.wants(13, "d")
 }
 
+// A client that neither reads nor finishes what it sends must not hold up the memory that others wait for.
+func TestSlowReaderHoldsNoPlaceInTheLineForMemory(t *testing.T) {
+	const limit = 128 << 10
+	p := newParker()
+	r := start(t, p.handle, func(l *Limits) { l.QueuedBytesMax = limit })
+	slow := r.dial()
+	body := strings.Repeat("x", 100<<10)
+	slow.send(frame(keyPipelined, 1, body), frame(keyPipelined, 2, body))
+	first, second := <-p.parked, <-p.parked
+	go func() { _, _ = slow.Write(frame(keyEcho, 3, body)) }()
+	waiting := func() int {
+		r.memory.mu.Lock()
+		defer r.memory.mu.Unlock()
+		return len(r.memory.waiters)
+	}
+	eventually(t, "the third request waits for memory", func() bool { return waiting() == 1 })
+	first.Complete(respond(first, strings.Repeat("x", 16<<20)))
+	second.Complete(respond(second, ""))
+	other := r.dial()
+	other.send(frame(keyEcho, 9, body))
+	other.wants(9, body)
+}
+
 func TestBodyOfParkedRequestStaysWhileOthersAreRead(t *testing.T) {
 	p := newParker()
 	r := start(t, p.handle)
@@ -530,12 +553,58 @@ func TestSlowReaderBlocksNeitherOthersNorItsCompleter(t *testing.T) {
 }
 
 func TestSlowReaderIsEndedInTime(t *testing.T) {
-	r := start(t, func(_ time.Time, q *api.Request) api.Reply { return respond(q, strings.Repeat("x", 6<<20)) },
-		func(l *Limits) { l.WriteMax = -allowance(0, 6<<20) + 50*time.Millisecond })
+	const size = 16 << 10
+	r := start(t, func(_ time.Time, q *api.Request) api.Reply { return respond(q, strings.Repeat("x", size)) },
+		func(l *Limits) { l.WriteMax, l.SendBufferBytes = 10*time.Millisecond, 1 })
 	c := r.dial()
-	c.send(frame(0, 1, ""))
+	ok(t, c.Conn.(*net.TCPConn).SetReadBuffer(1))
+	for i := range 20 {
+		c.send(frame(0, int32(i), ""))
+	}
 	eventually(t, "ended", func() bool { return r.metric("connections_closed_total", endSlow) == 1 })
 	r.allReturned()
+}
+
+// recorder counts the writes of a transport.
+type recorder struct {
+	transport
+	writes atomic.Int32
+}
+
+func (r *recorder) write(out *outbound, limit time.Duration) error {
+	r.writes.Add(1)
+	return r.transport.write(out, limit)
+}
+
+func TestRequestsThatArriveTogetherAreAnsweredTogether(t *testing.T) {
+	r := start(t, echo)
+	ours, theirs := net.Pipe()
+	c := newConn(r.Server, theirs, api.Session{})
+	counter := &recorder{transport: c.transport}
+	c.transport = counter
+	ended := make(chan struct{})
+	go func() {
+		_, _ = c.serve()
+		c.end()
+		close(ended)
+	}()
+	k := &client{t: t, Conn: ours}
+	const n = 10
+	go func() {
+		var all []byte
+		for i := range n {
+			all = append(all, frame(keyEcho, int32(i), "small")...)
+		}
+		_, _ = k.Write(all)
+	}()
+	for i := range n {
+		k.wants(int32(i), "small")
+	}
+	ok(t, k.Close())
+	<-ended
+	if got := counter.writes.Load(); got != 1 {
+		t.Errorf("%d answers left in %d writes", n, got)
+	}
 }
 
 func TestIdleConnectionsCostLittle(t *testing.T) {

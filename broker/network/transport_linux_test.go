@@ -1,0 +1,52 @@
+package network
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemark-io/tidemark/broker/api"
+)
+
+// A write that had to wait leaves no deadline behind that a later one would run into.
+func TestWriteDeadlineEndsWithItsAnswer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ok(t, err)
+	defer l.Close()
+	reader, err := net.Dial("tcp", l.Addr().String())
+	ok(t, err)
+	defer reader.Close()
+	writer, err := l.Accept()
+	ok(t, err)
+	defer writer.Close()
+	ok(t, writer.(*net.TCPConn).SetWriteBuffer(4096))
+
+	none := func() int64 { return 0 }
+	m := newMetrics(prometheus.NewRegistry(), none, none)
+	transport := newTransport(writer, nil, m).(*tcpTransport)
+	const size = 1 << 20
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		_, _ = io.CopyN(io.Discard, reader, size)
+	}()
+	var out outbound
+	out.add([]api.Part{{Bytes: make([]byte, size)}})
+	var sawTimer bool
+	transport.writeReady = func(fd uintptr) bool {
+		done := transport.writeSome(fd)
+		sawTimer = sawTimer || transport.timed
+		return done
+	}
+	ok(t, transport.write(&out, time.Minute))
+	<-waited
+	if !sawTimer {
+		t.Error("a full socket set no deadline")
+	}
+	if transport.timed {
+		t.Error("the deadline outlives the write")
+	}
+}
