@@ -1,7 +1,7 @@
 package network
 
 import (
-	"encoding/binary"
+	"bytes"
 	"io"
 	"strings"
 	"testing"
@@ -13,12 +13,12 @@ import (
 
 // BenchmarkEcho is one small request after the other: a wake-up each way.
 func BenchmarkEcho(b *testing.B) {
-	benchmark(b, echo, frame(keyEcho, 1, strings.Repeat("x", 100)), 1, 118)
+	benchmark(b, echo, frame(keyEcho, 1, strings.Repeat("x", 100)), 1)
 }
 
 // BenchmarkEchoPipelined has 16 small requests in flight, which arrive and leave together.
 func BenchmarkEchoPipelined(b *testing.B) {
-	benchmark(b, echo, frame(keyEcho, 1, strings.Repeat("x", 100)), 16, 108)
+	benchmark(b, echo, frame(keyEcho, 1, strings.Repeat("x", 100)), 16)
 }
 
 // BenchmarkEchoParked is BenchmarkEcho with a reply that another goroutine brings.
@@ -33,14 +33,14 @@ func BenchmarkEchoParked(b *testing.B) {
 	benchmark(b, func(_ time.Time, r *api.Request) api.Reply {
 		requests <- r
 		return api.Reply{Outcome: api.Parked, PipelineOn: true}
-	}, frame(keyEcho, 1, strings.Repeat("x", 100)), 1, 108)
+	}, frame(keyEcho, 1, strings.Repeat("x", 100)), 1)
 }
 
 // BenchmarkReceive takes requests of 128 KiB, as a producer sends them.
 func BenchmarkReceive(b *testing.B) {
 	b.SetBytes(128 << 10)
 	benchmark(b, func(_ time.Time, r *api.Request) api.Reply { return respond(r, "") },
-		frame(keyEcho, 1, strings.Repeat("x", 128<<10)), 4, 8)
+		frame(keyEcho, 1, strings.Repeat("x", 128<<10)), 4)
 }
 
 // BenchmarkSendfile answers with 1 MiB of a file.
@@ -52,40 +52,26 @@ func BenchmarkSendfile(b *testing.B) {
 	benchmark(b, func(_ time.Time, r *api.Request) api.Reply {
 		offset = (offset + size) % (64 << 20)
 		return respond(r, "", api.Part{Range: vfs.Range{File: f, Offset: offset, Length: size}})
-	}, frame(keyEcho, 1, ""), 1, 8+size)
+	}, frame(keyEcho, 1, ""), 1)
 }
 
-// benchmark keeps depth requests in flight, each answered by a frame of the given size.
-func benchmark(b *testing.B, h handler, request []byte, depth, answer int) {
-	r := start(b, h)
-	c := r.dial()
-	var burst []byte
-	for range depth {
-		burst = append(burst, request...)
-	}
-	probe := func() {
+// benchmark keeps depth requests in flight on one connection. All answers are of one size.
+func benchmark(b *testing.B, h handler, request []byte, depth int) {
+	c := start(b, h).dial()
+	burst := bytes.Repeat(request, depth)
+	c.send(request)
+	_, body := c.answer()
+	answers := make([]byte, (sizeBytes+4+len(body))*depth)
+	ok(b, c.SetReadDeadline(time.Time{}))
+	b.ReportAllocs()
+	for n := 1; b.Loop(); n++ {
+		if n%depth != 0 {
+			continue
+		}
 		if _, err := c.Write(burst); err != nil {
 			b.Fatal(err)
 		}
-	}
-	probe()
-	head := make([]byte, 4)
-	if _, err := io.ReadFull(c, head); err != nil {
-		b.Fatal(err)
-	}
-	answer = 4 + int(binary.BigEndian.Uint32(head))
-	buf := make([]byte, answer*depth)
-	if _, err := io.ReadFull(c, buf[4:]); err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		if n++; n%depth != 0 {
-			continue
-		}
-		probe()
-		if _, err := io.ReadFull(c, buf); err != nil {
+		if _, err := io.ReadFull(c, answers); err != nil {
 			b.Fatal(err)
 		}
 	}
