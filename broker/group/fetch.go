@@ -15,8 +15,9 @@ const (
 	fetchHasTopError = 2 // errors of the group need no partition
 )
 
-// OffsetFetch reads offsets: up to version 7 of one group, from version 8 of several. With null topics the answer has all
-// topics of the group by name; the caller leaves out those that it may not show and fills in topic ids.
+// OffsetFetch reads offsets: up to version 7 of one group, from version 8 of several. With null topics (nil; an empty list
+// asks for none) the answer has all topics of the group by name; the caller leaves out those that it may not show and fills
+// in topic ids. There are no open transactions yet that RequireStable could wait for.
 func (c *Coordinator) OffsetFetch(now time.Time, req *kmsg.OffsetFetchRequest, done func(*kmsg.OffsetFetchResponse)) {
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if req.Version < fetchesGroups {

@@ -390,7 +390,6 @@ func (g *group) adopt(value *kmsg.GroupMetadataValue) {
 		g.count(m, 1)
 	}
 	g.reindex()
-	g.joinDeadline, g.initial = time.Time{}, false
 	g.state = empty
 	if len(g.members) > 0 {
 		g.state = stable

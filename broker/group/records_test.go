@@ -142,6 +142,33 @@ func TestOldRecordsAreRead(t *testing.T) {
 	}
 }
 
+// The bytes of a record are those of a read buffer: what is kept is copied.
+func TestReplayKeepsNoBytesOfARecord(t *testing.T) {
+	s := newShard(&Config{})
+	value := kmsg.NewGroupMetadataValue()
+	value.ProtocolType, value.Protocol = "consumer", new(string)
+	m := kmsg.NewGroupMetadataValueMember()
+	m.MemberID, m.Subscription, m.Assignment = "member", []byte("subscription"), []byte("assignment")
+	value.Members = append(value.Members, m)
+	for _, r := range []coordinator.Record{
+		offsetRecord("group", "topic", wire.TopicID{}, committed{metadata: "metadata", expires: noTime}),
+		groupRecord("group", &value),
+	} {
+		if err := s.Replay(r); err != nil {
+			t.Fatal(err)
+		}
+		clear(r.Key)
+		clear(r.Value)
+	}
+	g := s.groups["group"]
+	if g == nil || g.id != "group" || g.offsets.get("topic", 0) == nil || g.offsets.get("topic", 0).metadata != "metadata" {
+		t.Fatal("offset lost")
+	}
+	if m := g.member("member"); m == nil || string(m.assignment) != "assignment" || string(m.metadata("")) != "subscription" {
+		t.Errorf("got %s", settled(g))
+	}
+}
+
 // Other record types are those of newer groups: passed over, whatever they hold. What should be readable and is not is an error.
 func TestUnreadableRecords(t *testing.T) {
 	s := newShard(&Config{})

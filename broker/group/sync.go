@@ -2,7 +2,6 @@ package group
 
 import (
 	"bytes"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -42,9 +41,6 @@ func (s *shard) sync(now time.Time, req *kmsg.SyncGroupRequest, parked *parkedSy
 	m.failSync(wire.RebalanceInProgress, &out) // its client has given up on an earlier one
 	m.sync, m.synced = parked, true
 	m.alive(now)
-	if !slices.ContainsFunc(g.members, func(m *member) bool { return !m.synced }) {
-		g.syncDeadline = time.Time{}
-	}
 	switch {
 	case g.state == stable:
 		g.hand(m)
