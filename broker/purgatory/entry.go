@@ -81,47 +81,38 @@ func (e *entry[K]) expire() bool {
 	}
 }
 
-// watch is an operation's place in the list of one key.
+// watch is an operation's place among those that watch one key: a ring, in which the oldest comes after the newest.
 type watch[K comparable] struct {
 	entry      *entry[K]
-	list       *watchList[K]
-	prev, next *watch[K]
+	key        K
+	prev, next *watch[K] // nil when it is in no ring
 }
 
-// watchList holds the watches of one key, oldest first.
-type watchList[K comparable] struct {
-	key         K
-	first, last *watch[K]
+// watchRings hold the oldest watch of each key that is watched.
+type watchRings[K comparable] map[K]*watch[K]
+
+func (r watchRings[K]) add(w *watch[K]) {
+	oldest := r[w.key]
+	if oldest == nil {
+		r[w.key], w.prev, w.next = w, w, w
+		return
+	}
+	w.prev, w.next = oldest.prev, oldest
+	w.prev.next, w.next.prev = w, w
 }
 
-func (l *watchList[K]) push(w *watch[K]) {
-	w.list, w.prev = l, l.last
-	if l.last == nil {
-		l.first = w
-	} else {
-		l.last.next = w
-	}
-	l.last = w
-}
-
-// unlink takes the watch out of its list and returns the list; nil when it was in none.
-func (w *watch[K]) unlink() *watchList[K] {
-	list := w.list
-	if list == nil {
-		return nil
-	}
-	if w.prev == nil {
-		list.first = w.next
-	} else {
-		w.prev.next = w.next
-	}
+func (r watchRings[K]) remove(w *watch[K]) {
 	if w.next == nil {
-		list.last = w.prev
-	} else {
-		w.next.prev = w.prev
+		return
 	}
-	w.list, w.prev, w.next = nil, nil, nil
-	return list
+	if r[w.key] == w {
+		r[w.key] = w.next
+	}
+	if w.next == w {
+		delete(r, w.key)
+	}
+	w.prev.next, w.next.prev = w.next, w.prev
+	w.prev, w.next = nil, nil
 }
 
 // expiryHeap orders operations by deadline, then by arrival.

@@ -20,7 +20,7 @@ type Operation interface {
 // Purgatory keeps operations that watch keys of type K. The zero value is ready for use.
 type Purgatory[K comparable] struct {
 	mu      sync.Mutex // guards all below; a leaf lock
-	watched map[K]*watchList[K]
+	watched watchRings[K]
 	expiry  expiryHeap[K]
 	parked  uint64 // operations ever registered: orders equal deadlines
 
@@ -116,16 +116,12 @@ func (p *Purgatory[K]) register(e *entry[K], keys []K) (earliest bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.watched == nil {
-		p.watched = make(map[K]*watchList[K])
+		p.watched = watchRings[K]{}
 	}
 	for i, key := range keys {
-		list := p.watched[key]
-		if list == nil {
-			list = &watchList[K]{key: key}
-			p.watched[key] = list
-		}
-		e.watches[i].entry = e
-		list.push(&e.watches[i])
+		w := &e.watches[i]
+		w.entry, w.key = e, key
+		p.watched.add(w)
 	}
 	p.parked++
 	e.order = p.parked
@@ -145,9 +141,7 @@ func (p *Purgatory[K]) unregister(e *entry[K]) {
 
 func (p *Purgatory[K]) unwatchLocked(e *entry[K]) {
 	for i := range e.watches {
-		if list := e.watches[i].unlink(); list != nil && list.first == nil {
-			delete(p.watched, list.key)
-		}
+		p.watched.remove(&e.watches[i])
 	}
 	p.count.Store(int64(len(p.expiry)))
 }
@@ -155,12 +149,12 @@ func (p *Purgatory[K]) unwatchLocked(e *entry[K]) {
 func (p *Purgatory[K]) watchers(key K, into []*entry[K]) []*entry[K] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	list := p.watched[key]
-	if list == nil {
-		return into
-	}
-	for w := list.first; w != nil; w = w.next {
+	oldest := p.watched[key]
+	for w := oldest; w != nil; {
 		into = append(into, w.entry)
+		if w = w.next; w == oldest {
+			break
+		}
 	}
 	return into
 }
