@@ -67,29 +67,32 @@ func (m *Manager) SetStraysAside(now time.Time) {
 
 // Placements says where logs lie, as far as the image does not say so yet: the controller is to be told (KIP-858).
 func (m *Manager) Placements() []metadata.DirectoryAssignment {
-	ids := m.directoryIDs()
 	var unknown []metadata.DirectoryAssignment
 	for _, p := range m.state.Load().sorted() {
 		r := p.role.Load()
 		if r.log == nil {
 			continue
 		}
-		if id := ids[path.Dir(r.log.Dir())]; id != "" && r.metadata.DirectoryOf(m.self) != id {
+		if id := m.directories[path.Dir(r.log.Dir())]; r.metadata.DirectoryOf(m.self) != id {
 			unknown = append(unknown, metadata.DirectoryAssignment{TopicID: p.topicID, Partition: p.tp.Partition, Directory: id})
 		}
 	}
 	return unknown
 }
 
-// directoryIDs gives the ids of the log directories that are online, by path.
-func (m *Manager) directoryIDs() map[string]string {
-	ids := map[string]string{}
-	for _, d := range m.logs.Dirs() {
-		if d.Err == nil {
-			ids[d.Path] = d.ID.String()
+// online tells whether a log directory is there and has not failed.
+func (m *Manager) online(id string) bool {
+	for _, failed := range m.logs.Offline() {
+		if m.directories[path.Clean(failed)] == id {
+			return false
 		}
 	}
-	return ids
+	for _, known := range m.directories {
+		if known == id {
+			return true
+		}
+	}
+	return false
 }
 
 // update is a step from one state to the next, under Manager.mu.
@@ -311,7 +314,7 @@ func (m *Manager) openLog(now time.Time, p *partition, state *metadata.Partition
 		l.UpdateConfig(set.topic)
 		return l
 	}
-	if directory := state.DirectoryOf(m.self); directory != "" && !slices.Contains(slices.Collect(maps.Values(m.directoryIDs())), directory) {
+	if directory := state.DirectoryOf(m.self); directory != "" && !m.online(directory) {
 		m.logger.Error("log is in a directory that is offline", "topic", p.tp.Topic, "partition", p.tp.Partition, "directory_id", directory)
 		return nil
 	}

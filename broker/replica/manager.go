@@ -3,6 +3,7 @@ package replica
 import (
 	"cmp"
 	"log/slog"
+	"path"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,7 @@ type Options struct {
 type Manager struct {
 	self          wire.BrokerID
 	logs          *log.Manager
+	directories   map[string]string // ids of the log directories, by path
 	logger        *slog.Logger
 	wake          func(at time.Time)
 	highWatermark func(now time.Time, tp wire.TopicPartition, offset wire.Offset)
@@ -67,6 +69,10 @@ func New(o Options) *Manager {
 	m := &Manager{self: o.Self, logs: o.Logs, logger: o.Logger, wake: o.Wake, highWatermark: o.HighWatermark}
 	if m.logger == nil {
 		m.logger = slog.New(slog.DiscardHandler)
+	}
+	m.directories = map[string]string{}
+	for _, d := range o.Logs.Dirs() {
+		m.directories[path.Clean(d.Path)] = d.ID.String()
 	}
 	m.config.Store(o.Config)
 	m.state.Store(&state{image: metadata.Empty(), byName: map[string]*topic{}, byID: map[wire.TopicID]*topic{}})

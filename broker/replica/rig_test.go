@@ -3,6 +3,7 @@ package replica_test
 import (
 	"encoding/binary"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,7 +29,8 @@ type rig struct {
 	m      *replica.Manager
 	image  *metadata.Image
 
-	uuids uint64 // log directories and topics so far
+	uuids uint64     // log directories and topics so far
+	mu    sync.Mutex // guards wakes and marks
 	wakes []time.Time
 	marks map[wire.TopicPartition]wire.Offset // as Options.HighWatermark told
 }
@@ -70,8 +72,14 @@ func (r *rig) open() {
 	r.logs, r.marks = logs, map[wire.TopicPartition]wire.Offset{}
 	r.m = replica.New(replica.Options{
 		Self: self, Logs: logs, Config: r.config,
-		Wake: func(at time.Time) { r.wakes = append(r.wakes, at) },
+		Wake: func(at time.Time) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.wakes = append(r.wakes, at)
+		},
 		HighWatermark: func(_ time.Time, tp wire.TopicPartition, offset wire.Offset) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			r.marks[tp] = max(offset, r.marks[tp])
 		},
 	})
