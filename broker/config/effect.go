@@ -12,8 +12,7 @@ var effective = newSet(
 	"max.request.partition.size.limit", "node.id", "num.partitions", "queued.max.request.bytes", "request.timeout.ms",
 	"socket.listen.backlog.size", "socket.receive.buffer.bytes", "socket.request.max.bytes", "socket.send.buffer.bytes",
 
-	"log.cleaner.delete.retention.ms", "log.cleaner.max.compaction.lag.ms", "log.cleaner.min.cleanable.ratio",
-	"log.cleaner.min.compaction.lag.ms", "log.cleanup.policy", "compression.gzip.level", "compression.lz4.level",
+	"log.cleanup.policy", "compression.gzip.level", "compression.lz4.level",
 	"compression.type", "compression.zstd.level", "log.dir", "log.dirs", "log.flush.interval.messages", "log.flush.interval.ms",
 	"log.flush.offset.checkpoint.interval.ms", "log.flush.scheduler.interval.ms",
 	"log.flush.start.offset.checkpoint.interval.ms", "log.index.interval.bytes", "log.index.size.max.bytes",
@@ -21,7 +20,7 @@ var effective = newSet(
 	"log.retention.bytes", "log.retention.check.interval.ms", "log.retention.hours", "log.retention.minutes",
 	"log.retention.ms", "log.roll.hours", "log.roll.jitter.hours", "log.roll.jitter.ms", "log.roll.ms", "log.segment.bytes",
 	"log.segment.delete.delay.ms", "max.decompressed.message.bytes", "message.max.bytes", "min.insync.replicas",
-	"num.recovery.threads.per.data.dir", "producer.id.expiration.ms", "unclean.leader.election.enable",
+	"num.recovery.threads.per.data.dir", "producer.id.expiration.ms",
 
 	"fetch.max.bytes", "max.incremental.fetch.session.cache.slots", "replica.high.watermark.checkpoint.interval.ms",
 	"replica.lag.time.max.ms",
@@ -29,7 +28,7 @@ var effective = newSet(
 	"group.initial.rebalance.delay.ms", "group.max.session.timeout.ms", "group.max.size", "group.min.session.timeout.ms",
 	"offset.metadata.max.bytes", "offsets.commit.timeout.ms", "offsets.retention.check.interval.ms",
 	"offsets.retention.minutes", "offsets.topic.num.partitions", "offsets.topic.replication.factor",
-	"offsets.topic.segment.bytes", "transaction.max.timeout.ms",
+	"offsets.topic.segment.bytes",
 
 	"admin.listener", "cluster.listener", "compressed.batch.validation", "lease.renew.ms", "lease.ttl.ms",
 	"metadata.log.retention.ms", "store.url",
