@@ -127,21 +127,22 @@ func TestTextsOfChangesBecomeUTF8(t *testing.T) {
 // What a broker may have lost with the power it can't vouch for: it leaves the ELR. What it lost with a directory, too.
 func TestSafety11PowerLossLeavesTheELR(t *testing.T) {
 	for name, test := range map[string]struct {
-		boot        string
+		was, boot   string
 		clean       int
 		directories []string
 		stays       bool
 	}{
-		"clean stop, other boot":         {"other", 0, []string{"d2"}, true},
-		"process died, same boot":        {"boot", -1, []string{"d2"}, true},
-		"other boot":                     {"other", -1, []string{"d2"}, false},
-		"unknown boot":                   {"", -1, []string{"d2"}, false},
-		"clean stop of an earlier epoch": {"other", -2, []string{"d2"}, false},
-		"directory gone":                 {"boot", 0, []string{"new"}, false},
+		"clean stop, other boot":         {"boot", "other", 0, []string{"d2"}, true},
+		"process died, same boot":        {"boot", "boot", -1, []string{"d2"}, true},
+		"other boot":                     {"boot", "other", -1, []string{"d2"}, false},
+		"unknown boot":                   {"boot", "", -1, []string{"d2"}, false},
+		"unknown boot twice":             {"", "", -1, []string{"d2"}, false},
+		"clean stop of an earlier epoch": {"boot", "other", -2, []string{"d2"}, false},
+		"directory gone":                 {"boot", "boot", 0, []string{"new"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := oneBroker(t)
-			c.Step(start, registration(2, "i", "boot", "", "cluster", -1, nil))
+			c.Step(start, registration(2, "i", test.was, "", "cluster", -1, nil))
 			id, epoch := c.Image().Topic("a").ID, c.Image().Broker(2).Epoch
 			image, _, err := c.Image().Apply(c.Image().Offset()+1, []metadata.Record{&metadata.PartitionRecord{TopicID: id, Index: 1, Partition: metadata.Partition{
 				Replicas: []wire.BrokerID{1, 2}, Directories: []string{"d1", "d2"}, ISR: []wire.BrokerID{1}, ELR: []wire.BrokerID{2}, Leader: 1,

@@ -135,10 +135,7 @@ func FuzzUnmarshalRecord(f *testing.F) {
 		}
 		once, err := MarshalRecord(r)
 		if err != nil {
-			if _, _, applyErr := Empty().Apply(0, []Record{r}); applyErr == nil {
-				t.Fatalf("%s fits an image, but can't be written: %v", data, err)
-			}
-			return
+			t.Fatalf("%s was read, but can't be written: %v", data, err)
 		}
 		again, err := UnmarshalRecord(once)
 		if err != nil {

@@ -164,6 +164,9 @@ func TestImageFromASnapshotEqualsImageFromTheLog(t *testing.T) {
 
 // checkDelta compares a delta with what a comparison of the whole images finds.
 func checkDelta(t *rapid.T, before, after *Image, d Delta) {
+	if got, want := describe(d), describe(after.Since(before)); got != want {
+		t.Fatalf("delta\n%s\nsince\n%s", got, want)
+	}
 	got, want := map[wire.TopicID]string{}, map[wire.TopicID]string{}
 	for _, topic := range d.Topics {
 		x := topic.Before

@@ -3,6 +3,7 @@ package metadata
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -36,16 +37,15 @@ func (r ConfigResource) compare(o ConfigResource) int {
 	return cmp.Or(cmp.Compare(r.Type, o.Type), strings.Compare(r.Name, o.Name))
 }
 
-// MarshalText writes the name of the type.
+// MarshalText writes the name of the type, or its number if it has none: a request may name any.
 func (t ResourceType) MarshalText() ([]byte, error) {
-	name, ok := resourceTypeNames[t]
-	if !ok {
-		return nil, fmt.Errorf("unknown config resource type %d", t)
+	if name, ok := resourceTypeNames[t]; ok {
+		return []byte(name), nil
 	}
-	return []byte(name), nil
+	return strconv.AppendInt(nil, int64(t), 10), nil
 }
 
-// UnmarshalText reads the name of a type.
+// UnmarshalText reads what MarshalText wrote.
 func (t *ResourceType) UnmarshalText(text []byte) error {
 	for candidate, name := range resourceTypeNames {
 		if name == string(text) {
@@ -53,5 +53,10 @@ func (t *ResourceType) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("unknown config resource type %q", text)
+	number, err := strconv.ParseInt(string(text), 10, 8)
+	if err != nil {
+		return fmt.Errorf("unknown config resource type %q", text)
+	}
+	*t = ResourceType(number)
+	return nil
 }

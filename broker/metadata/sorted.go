@@ -72,7 +72,7 @@ func (m sortedMap[K, V]) with(key K, value V) sortedMap[K, V] {
 			if at == len(old) {
 				cut = len(old)
 			}
-			m.chunks = slices.Concat(m.chunks[:chunk], [][]entry[K, V]{grown[:cut:cut], grown[cut:]}, m.chunks[chunk+1:])
+			m.chunks = slices.Concat(m.chunks[:chunk], [][]entry[K, V]{grown[:cut], grown[cut:]}, m.chunks[chunk+1:])
 		}
 	}
 	m.size++
