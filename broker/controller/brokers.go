@@ -86,7 +86,7 @@ func (s *step) checkRegistration(change *metadata.RegisterBroker) error {
 	for _, f := range change.Features {
 		texts = append(texts, f.Name)
 	}
-	if !all(texts, utf8.ValidString) {
+	if slices.ContainsFunc(texts, func(text string) bool { return !utf8.ValidString(text) }) {
 		return refusal(wire.InvalidRegistration, "A registration is made of UTF-8 texts.")
 	}
 	if former := s.image.Broker(change.BrokerID); former != nil && former.Incarnation != change.Incarnation && s.sessionLives(former) {
@@ -162,8 +162,4 @@ func (s *step) allocateProducerIDs(change *metadata.AllocateProducerIDs) *metada
 	}
 	s.add(&metadata.ProducerIDBlockRecord{BrokerID: change.BrokerID, BrokerEpoch: change.BrokerEpoch, NextProducerID: first + producerIDBlock})
 	return &metadata.AllocateProducerIDsAnswer{First: first, Length: producerIDBlock}
-}
-
-func all[T any](list []T, is func(T) bool) bool {
-	return !slices.ContainsFunc(list, func(v T) bool { return !is(v) })
 }
