@@ -1,0 +1,93 @@
+# Everything that is done to this repository by a command. Bare `make` lists the targets.
+
+GO ?= go
+LINT = $(GO) tool -modfile=tools/lint/go.mod golangci-lint
+
+FUZZTIME ?= 10s
+BENCH ?= .
+RIGS ?= ../shared/rigs
+
+.DEFAULT_GOAL := help
+
+##@ People
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "%s%s\n", sep, substr($$0, 5); sep = "\n" } \
+		/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build ## build the broker and start it on 127.0.0.1:9092, data in ./tidemark-data
+	bin/tidemark dev
+
+.PHONY: build
+build: ## build bin/tidemark
+	$(GO) build -trimpath -o bin/tidemark ./cmd/tidemark
+
+.PHONY: test
+test: need ## install what the tests need, then run them all
+	$(GO) test ./...
+
+##@ Before a commit
+.PHONY: check
+check: format lint tidy unit race ## format, lint, tidy, unit, race
+
+.PHONY: format
+format: ## fail where the formatters would change a file (make fmt changes it)
+	$(LINT) fmt --diff
+
+.PHONY: fmt
+fmt: ## format all files
+	$(LINT) fmt
+
+.PHONY: lint
+lint: ## run golangci-lint (its first build takes two minutes)
+	$(LINT) run ./...
+
+.PHONY: tidy
+tidy: ## hold the repository to docs/architecture.md
+	$(GO) run ./cmd/tidy -sizes
+	$(GO) mod verify
+
+.PHONY: unit
+unit: ## run the tests, nothing installed
+	$(GO) test ./...
+
+.PHONY: race
+race: ## run the tests under the race detector
+	$(GO) test -race ./...
+
+##@ Longer
+.PHONY: cover
+cover: ## measure the tests' coverage: bin/cover.html
+	@mkdir -p bin
+	$(GO) test -coverprofile=bin/cover.out ./...
+	$(GO) tool cover -html=bin/cover.out -o bin/cover.html
+	@$(GO) tool cover -func=bin/cover.out | tail -1
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (10s)
+	scripts/fuzz $(FUZZTIME)
+
+.PHONY: sim
+sim: ## run the simulator's seeds
+	$(GO) test -count=1 ./broker/sim/...
+
+.PHONY: bench
+bench: ## run the benchmarks that match BENCH (all)
+	$(GO) test -run '^$$' -bench '$(BENCH)' ./...
+
+.PHONY: e2e
+e2e: build need ## compare Kafka's command line tools on this broker with their recorded output
+	deploy/e2e/run
+
+.PHONY: peers
+peers: build ## compare with Apache Kafka by the rigs in RIGS (../shared/rigs)
+	$(GO) run ./peers -rigs $(RIGS) -broker bin/tidemark
+
+.PHONY: need
+need: # tools that tests call
+	@scripts/need kcat strace
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin
