@@ -186,3 +186,13 @@ func listFiles(t testing.TB, fsys vfs.FS, dir string) []string {
 	}
 	return slices.DeleteFunc(names, func(n string) bool { return n == partitionFile })
 }
+
+func newMemWith(t testing.TB, name string, data []byte) *vfs.Mem {
+	t.Helper()
+	mem := vfs.NewMem()
+	if err := mem.MkdirAll(path.Dir(name)); err != nil {
+		t.Fatal(err)
+	}
+	writeAll(t, mem, name, data)
+	return mem
+}

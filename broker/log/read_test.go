@@ -138,8 +138,8 @@ func TestTimeLookups(t *testing.T) {
 	if got := find(7, 3); got != NoTimestampOffset { // BO-006
 		t.Errorf("a hit at the bound: %+v", got)
 	}
-	appendBatch(t, l, batch(3, 1000, 10)) // 4, 5, 6
-	appendBatch(t, l, batch(1, 500, 10))  // 7
+	appendBatch(t, l, batch(3, 1000, 10))                                                    // 4, 5, 6
+	appendBatch(t, l, batch(1, 500, 10))                                                     // 7
 	if got := largest(8); got.Offset != 6 || got.Timestamp != 1002 || got.LeaderEpoch != 1 { // BO-003
 		t.Errorf("largest timestamp: %+v", got)
 	}
