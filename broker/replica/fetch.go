@@ -217,23 +217,13 @@ func (r *role) read(f *FetchRequest, asked *FetchPartition, limit int, first boo
 	at := positions(r.log)
 	*result = FetchResult{
 		HighWatermark: at.HighWatermark, LastStableOffset: at.LastStableOffset, LogStartOffset: at.LogStartOffset,
-		Diverging: noEpochEnd, PreferredReadReplica: wire.NoBroker,
+		PreferredReadReplica: wire.NoBroker,
 	}
 	if f.readsCommitted() {
 		result.Aborted = []AbortedTransaction{}
 	}
-	if asked.FetchOffset < at.LogStartOffset || asked.FetchOffset > at.LogEndOffset {
-		return false, wire.OffsetOutOfRange
-	}
-	if asked.LastFetchedEpoch >= 0 {
-		epoch, end := r.log.EndOffsetForEpoch(asked.LastFetchedEpoch)
-		if epoch == wire.NoLeaderEpoch || end == wire.NoOffset {
-			return false, wire.OffsetOutOfRange
-		}
-		if epoch < asked.LastFetchedEpoch || end < asked.FetchOffset {
-			result.Diverging = EpochEnd{Epoch: epoch, Offset: end}
-			return false, wire.None
-		}
+	if result.Diverging, code = r.locate(asked, at); code != wire.None || result.Diverging != noEpochEnd {
+		return false, code
 	}
 	upTo := f.upTo(at)
 	if asked.FetchOffset >= upTo || limit == 0 && !first {
@@ -259,6 +249,27 @@ func (r *role) read(f *FetchRequest, asked *FetchPartition, limit int, first boo
 	result.Records = got.Range
 	more = got.Range.Length < min(int64(limit), int64(f.MinBytes)) && got.SegmentBase < activeBase(r.log)
 	return more, wire.None
+}
+
+// locate tells whether the offset is in the log, and where the asker's log departs from ours. The latter comes before the
+// upper bound: who is beyond our end may have to cut what is not ours.
+func (r *role) locate(asked *FetchPartition, at Positions) (diverging EpochEnd, code wire.Code) {
+	if asked.FetchOffset < at.LogStartOffset {
+		return noEpochEnd, wire.OffsetOutOfRange
+	}
+	if asked.LastFetchedEpoch >= 0 {
+		epoch, end := r.log.EndOffsetForEpoch(asked.LastFetchedEpoch)
+		switch {
+		case epoch == wire.NoLeaderEpoch || end == wire.NoOffset:
+			return noEpochEnd, wire.OffsetOutOfRange
+		case epoch < asked.LastFetchedEpoch || end < asked.FetchOffset:
+			return EpochEnd{Epoch: epoch, Offset: end}, wire.None
+		}
+	}
+	if asked.FetchOffset > at.LogEndOffset {
+		return noEpochEnd, wire.OffsetOutOfRange
+	}
+	return noEpochEnd, wire.None
 }
 
 // activeBase is the base offset of the segment that is appended to.

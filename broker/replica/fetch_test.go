@@ -375,6 +375,7 @@ func TestFetchEpochs(t *testing.T) {
 		{"last fetched in line", 2, 0, 2, wire.None, replica.EpochEnd{Epoch: -1, Offset: -1}},
 		{"last fetched ends earlier", 2, 0, 3, wire.None, replica.EpochEnd{Epoch: 0, Offset: 2}},
 		{"last fetched between", 2, 1, 2, wire.None, replica.EpochEnd{Epoch: 0, Offset: 2}},
+		{"beyond the end", 2, 2, 9, wire.None, replica.EpochEnd{Epoch: 2, Offset: 5}},
 		{"last fetched above all", 2, 3, 2, wire.OffsetOutOfRange, replica.EpochEnd{Epoch: -1, Offset: -1}},
 	} {
 		asked := asks("t", c.offset)
