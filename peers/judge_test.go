@@ -88,8 +88,17 @@ func TestPatterns(t *testing.T) {
 		pattern, text string
 		want          bool
 	}{
-		{"", "", true}, {"", "a", false}, {"a", "a", true}, {"*", "", true}, {"*", "a/b", true}, {"a*", "a", true},
-		{"a*c", "abc", true}, {"a*c", "abcd", false}, {"*b*", "abc", true}, {"a*b*c", "a-b-c-", false}, {"a*b*c", "a-b-bc", true},
+		{"", "", true},
+		{"", "a", false},
+		{"a", "a", true},
+		{"*", "", true},
+		{"*", "a/b", true},
+		{"a*", "a", true},
+		{"a*c", "abc", true},
+		{"a*c", "abcd", false},
+		{"*b*", "abc", true},
+		{"a*b*c", "a-b-c-", false},
+		{"a*b*c", "a-b-bc", true},
 	} {
 		if got := matches(c.pattern, c.text); got != c.want {
 			t.Errorf("%q, %q: %v", c.pattern, c.text, got)
