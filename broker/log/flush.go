@@ -206,7 +206,7 @@ func (l *Log) Close(time.Time) error {
 	if end > segments[0].base && (newest < 0 || l.snapshotFiles[newest] != end) {
 		l.snapshots = append(l.snapshots, pendingSnapshot{end, l.producers.encode()})
 	}
-	work := end > l.RecoveryPoint() || len(l.snapshots) > 0
+	work := end > l.RecoveryPoint() || len(l.snapshots) > 0 || l.active().offsets.pending() || l.active().times.pending()
 	l.mu.Unlock()
 	err := l.env.disk.check()
 	if work && err == nil {

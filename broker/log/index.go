@@ -71,11 +71,11 @@ func (x *index) entries() int64 {
 
 // append adds an entry. When the tail is full it goes to the file first; where that fails the entry is left out: an index may
 // be sparser than it should, never wrong.
-func (x *index) append(fsys vfs.FS, name string, e []byte) error {
+func (x *index) append(s *segment, e []byte) error {
 	t := x.tail.Load()
 	if t == nil || int(t.n.Load()) == tailEntries {
 		if t != nil {
-			if err := x.write(fsys, name); err != nil {
+			if err := x.write(s); err != nil {
 				return err
 			}
 		}
@@ -88,13 +88,28 @@ func (x *index) append(fsys vfs.FS, name string, e []byte) error {
 	return nil
 }
 
+// pending tells whether the tail holds entries that are not in the file.
+func (x *index) pending() bool {
+	t := x.tail.Load()
+	return t != nil && t.first+int64(t.n.Load()) != x.disk.Load()
+}
+
+// hold takes over a whole index that fits into the tail; what the file holds no longer counts.
+func (x *index) hold(entries []byte) {
+	t := &indexTail{bytes: make([]byte, tailEntries*x.width)}
+	t.n.Store(int32(copy(t.bytes, entries) / x.width))
+	x.disk.Store(0)
+	x.tail.Store(t)
+}
+
 // write brings the entries of the tail to the file, which is made if it is missing. They stay readable in the tail.
-func (x *index) write(fsys vfs.FS, name string) error {
+func (x *index) write(s *segment) error {
 	t, disk := x.tail.Load(), x.disk.Load()
-	if disk > 0 && (t == nil || t.first+int64(t.n.Load()) == disk) {
+	if disk > 0 && !x.pending() {
 		return nil
 	}
-	f, err := openOrCreate(fsys, name)
+	// With no entry on disk that counts, what the file holds is of former times.
+	f, err := x.openFile(s, disk == 0)
 	if err != nil {
 		return err
 	}
@@ -108,6 +123,17 @@ func (x *index) write(fsys vfs.FS, name string) error {
 	}
 	x.disk.Store(disk)
 	return nil
+}
+
+func (x *index) openFile(s *segment, anew bool) (vfs.File, error) {
+	suffix := offsetSuffix
+	if x.width == timeEntrySize {
+		suffix = timeSuffix
+	}
+	if anew {
+		return s.env.fs.Create(s.path(suffix))
+	}
+	return openOrCreate(s.env.fs, s.path(suffix))
 }
 
 func openOrCreate(fsys vfs.FS, name string) (vfs.File, error) {
@@ -200,26 +226,4 @@ func recoverFault(old bool, err *error) {
 		panic(r)
 	}
 	*err = fmt.Errorf("%w: page at %#x can't be read", errIndex, fault.Addr())
-}
-
-// truncate keeps the entries for which keep is true, a prefix, and cuts the file.
-func (x *index) truncate(fsys vfs.FS, name string, keep int64) error {
-	t := x.tail.Load()
-	if t != nil && keep >= t.first {
-		shorter := &indexTail{first: t.first, bytes: make([]byte, tailEntries*x.width)}
-		shorter.n.Store(int32(keep - t.first))
-		copy(shorter.bytes, t.bytes[:(keep-t.first)*int64(x.width)])
-		x.tail.Store(shorter)
-	} else {
-		x.tail.Store(nil)
-	}
-	if keep >= x.disk.Load() {
-		return nil
-	}
-	x.disk.Store(keep)
-	f, err := fsys.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Truncate(keep*int64(x.width)), f.Close())
 }

@@ -108,7 +108,7 @@ func (s *segment) note(b record.Batch, position int64) error {
 		return nil
 	}
 	var e entry
-	err := s.offsets.append(s.env.fs, s.path(offsetSuffix), appendOffsetEntry(e[:0], s.base, b.LastOffset(), position))
+	err := s.offsets.append(s, appendOffsetEntry(e[:0], s.base, b.LastOffset(), position))
 	if timeDue {
 		err = errors.Join(err, s.appendTime())
 	}
@@ -117,7 +117,7 @@ func (s *segment) note(b record.Batch, position int64) error {
 
 func (s *segment) appendTime() error {
 	var e entry
-	return s.times.append(s.env.fs, s.path(timeSuffix), appendTimeEntry(e[:0], s.base, s.sparse.maxTime, s.sparse.maxOffset))
+	return s.times.append(s, appendTimeEntry(e[:0], s.base, s.sparse.maxTime, s.sparse.maxOffset))
 }
 
 // full tells whether an index has no room for another entry; the time index keeps one for the end of the segment.

@@ -238,12 +238,18 @@ func (s *segment) rebuildLocked(h *handle, cause error) (sparseEnd, error) {
 	return sparseEnd{next: next, sparse: x.sparse, torn: w.pos < w.end}, s.replaceIndexesLocked(&x)
 }
 
-// adoptIndexes takes over what recovery or a truncation made anew. On a full disk the segment goes without: look-ups walk it
-// until a restart finds that the entries are missing.
+// adoptIndexes takes over what recovery or a truncation made anew. Small ones stay in memory until a flush finishes the
+// segment. On a full disk the segment goes without: look-ups walk it until a restart finds that the entries are missing.
 func (s *segment) adoptIndexes(x *indexBuilder) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sparse = x.sparse
+	if len(x.offsets) <= tailEntries*offsetEntrySize && len(x.times) < tailEntries*timeEntrySize {
+		s.times.hold(x.times)
+		s.offsets.hold(x.offsets)
+		s.maxTime.Store(x.sparse.maxTime)
+		return nil
+	}
 	err := s.replaceIndexesLocked(x)
 	if !errors.Is(err, vfs.ErrNoSpace) {
 		return err
@@ -300,8 +306,8 @@ func (s *segment) finishIndexes() error {
 		}
 		s.sparse.lastTime = s.sparse.maxTime
 	}
-	if err := s.offsets.write(s.env.fs, s.path(offsetSuffix)); err != nil {
+	if err := s.offsets.write(s); err != nil {
 		return err
 	}
-	return s.times.write(s.env.fs, s.path(timeSuffix))
+	return s.times.write(s)
 }

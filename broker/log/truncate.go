@@ -29,11 +29,15 @@ func (l *Log) TruncateTo(now time.Time, offset wire.Offset) (bool, error) {
 	if offset <= segments[0].base {
 		return true, l.restartMaintained(now, offset)
 	}
-	if err := l.lowerRecoveryPoint(offset); err != nil {
+	c, err := findCut(segments, offset)
+	if err != nil {
+		return false, l.readError(err)
+	}
+	if err := l.lowerRecoveryPoint(c.end); err != nil {
 		return false, err
 	}
 	l.mu.Lock()
-	err := l.truncateLocked(now, segments, offset)
+	err = l.truncateLocked(now, c)
 	l.mu.Unlock()
 	if err == nil {
 		err = l.env.fs.SyncDir(l.dir)
@@ -42,6 +46,33 @@ func (l *Log) TruncateTo(now time.Time, offset wire.Offset) (bool, error) {
 		return true, l.env.fault("truncate", err)
 	}
 	return true, nil
+}
+
+// cut is where a log is to end.
+type cut struct {
+	segment  int // number of the last segment
+	position int64
+	end      wire.Offset
+}
+
+func findCut(segments []*segment, offset wire.Offset) (cut, error) {
+	c := cut{segment: floorSegment(segments, offset), end: offset}
+	s := segments[c.segment]
+	h, err := s.open()
+	if err != nil {
+		return c, err
+	}
+	defer h.drop()
+	c.position = s.size.Load()
+	var buf [record.HeaderSize]byte
+	b, pos, err := s.seek(h, offset, c.position, &buf)
+	if errors.Is(err, io.EOF) {
+		return c, nil
+	}
+	if err == nil {
+		c.position, c.end = pos, min(offset, b.BaseOffset())
+	}
+	return c, err
 }
 
 // lowerRecoveryPoint makes sure that no recovery trusts what is about to be written anew.
@@ -60,38 +91,45 @@ func (l *Log) lowerRecoveryPoint(offset wire.Offset) error {
 	return nil
 }
 
-func (l *Log) truncateLocked(now time.Time, segments []*segment, offset wire.Offset) error {
-	keep := floorSegment(segments, offset)
-	s := segments[keep]
+func (l *Log) truncateLocked(now time.Time, c cut) error {
+	segments := *l.segments.Load()
+	s := segments[c.segment]
 	h, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer h.drop()
-	end, position := offset, s.size.Load()
-	var buf [record.HeaderSize]byte
-	if b, pos, err := s.seek(h, offset, position, &buf); err == nil {
-		end, position = min(offset, b.BaseOffset()), pos
-	} else if !errors.Is(err, io.EOF) {
-		return err
-	}
 	s.sealed.Store(false)
-	kept := slices.Clone(segments[:keep+1])
+	kept := slices.Clone(segments[:c.segment+1])
 	l.segments.Store(&kept)
-	l.end.set(end, s.base, position)
-	s.size.Store(position)
-	for i := len(segments) - 1; i > keep; i-- {
+	l.end.set(c.end, s.base, c.position)
+	s.size.Store(c.position)
+	for i := len(segments) - 1; i > c.segment; i-- {
 		if err := segments[i].discard(now.Add(l.deleteDelay())); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(h.file.Truncate(position), h.file.Sync()); err != nil {
+	if err := errors.Join(h.file.Truncate(c.position), h.file.Sync()); err != nil {
 		return err
 	}
-	if err := s.reindex(h, end); err != nil {
+	if err := l.cutDamage(s, kept, c.position); err != nil {
 		return err
 	}
-	return l.forgetLocked(now, kept, end)
+	if err := s.reindex(h, c.end); err != nil {
+		return err
+	}
+	return l.forgetLocked(now, kept, c.end)
+}
+
+// cutDamage forgets damaged ranges that were cut off.
+func (l *Log) cutDamage(s *segment, segments []*segment, position int64) error {
+	ranges := s.damages()
+	left := slices.DeleteFunc(slices.Clone(ranges), func(d damage) bool { return d.Position >= position })
+	if len(left) == len(ranges) {
+		return nil
+	}
+	s.damaged.Store(&left)
+	return l.writeDamage(segments)
 }
 
 // reindex makes the indexes of a segment anew that was cut at the offset end.
