@@ -32,6 +32,7 @@ func TestHighWatermarkIsOnEveryMemberOfTheDecidedISR(t *testing.T) {
 		}
 		high := s.HighWatermark()
 		var asked []isr.Proposal // on their way to the controller
+		var answers []func()     // on their way to the leader, in order
 
 		t.Repeat(map[string]func(*rapid.T){
 			"append": func(t *rapid.T) {
@@ -61,18 +62,21 @@ func TestHighWatermarkIsOnEveryMemberOfTheDecidedISR(t *testing.T) {
 				p := asked[0]
 				asked = asked[1:]
 				fate := rapid.SampledFrom([]string{"decided", "answer lost", "request lost", "not attempted", "ineligible"}).Draw(t, "fate")
+				refuse := func(code wire.Code) {
+					answers = append(answers, func() { s.Refused(now, p.PartitionEpoch, code) })
+				}
 				switch {
 				case fate == "request lost":
-					s.Refused(now, p.PartitionEpoch, wire.RequestTimedOut)
+					refuse(wire.RequestTimedOut)
 					return
 				case fate == "not attempted":
-					s.Refused(now, p.PartitionEpoch, wire.OperationNotAttempted)
+					refuse(wire.OperationNotAttempted)
 					return
 				case p.PartitionEpoch != decided.epoch:
-					s.Refused(now, p.PartitionEpoch, wire.InvalidUpdateVersion)
+					refuse(wire.InvalidUpdateVersion)
 					return
 				case fate == "ineligible":
-					s.Refused(now, p.PartitionEpoch, wire.IneligibleReplica)
+					refuse(wire.IneligibleReplica)
 					return
 				}
 				decided.epoch++
@@ -81,16 +85,20 @@ func TestHighWatermarkIsOnEveryMemberOfTheDecidedISR(t *testing.T) {
 					decided.isr = append(decided.isr, m.Broker)
 				}
 				if fate == "answer lost" {
-					s.Refused(now, p.PartitionEpoch, wire.RequestTimedOut)
-				} else {
-					s.Decided(now, decided.epoch, replicas, decided.isr)
+					refuse(wire.RequestTimedOut)
+					return
 				}
+				epoch, members := decided.epoch, decided.isr
+				answers = append(answers, func() { s.Decided(now, p.PartitionEpoch, epoch, members) })
 			},
-			"image": func(*rapid.T) {
-				if decided.epoch > s.PartitionEpoch() {
-					s.Decided(now, decided.epoch, replicas, decided.isr)
+			"answer": func(t *rapid.T) {
+				if len(answers) == 0 {
+					t.Skip("nothing was answered")
 				}
+				answers[0]()
+				answers = answers[1:]
 			},
+			"image": func(*rapid.T) { s.Updated(now, decided.epoch, replicas, decided.isr) },
 			"": func(t *rapid.T) {
 				if s.HighWatermark() < high {
 					t.Fatalf("high watermark went back from %d to %d", high, s.HighWatermark())

@@ -8,7 +8,7 @@ import (
 )
 
 // Tick looks for a change of the ISR that is due, and returns it for the controller to decide. At most one proposal is out:
-// Tick returns nothing until it was Decided or Refused. A follower's fetch is the moment for Tick to let it in; half of
+// Tick returns nothing until it was Decided, Refused or Updated away. A follower's fetch is the moment for Tick to let it in; half of
 // LagTimeMax is how often to look for those that fell behind.
 func (s *State) Tick(now time.Time) (Proposal, bool) {
 	if s.proposed != nil {
@@ -28,11 +28,24 @@ func (s *State) Tick(now time.Time) (Proposal, bool) {
 	return Proposal{}, false
 }
 
-// Decided takes the partition's state from the controller: the answer to a proposal, or that of a newer image. An older state
-// changes nothing; an answer with our own partition epoch says that there was nothing to decide. Replicas are nil where they
-// are as before. It tells whether the high watermark moved.
-func (s *State) Decided(now time.Time, partitionEpoch int32, replicas, isr []wire.BrokerID) bool {
-	if partitionEpoch < s.partitionEpoch {
+// Decided takes the controller's answer to the proposal made on partition epoch asked: the partition's state now. With a
+// partition epoch that is asked itself, it says that there was nothing to decide. Answers may come late, after Updated; then
+// a later proposal may be out, which they do not concern. It tells whether the high watermark moved.
+func (s *State) Decided(now time.Time, asked, partitionEpoch int32, isr []wire.BrokerID) bool {
+	if partitionEpoch > s.partitionEpoch {
+		return s.Updated(now, partitionEpoch, nil, isr)
+	}
+	if s.proposed != nil && asked == s.proposed.PartitionEpoch && asked == partitionEpoch {
+		s.settle()
+	}
+	return s.raiseHighWatermark(now)
+}
+
+// Updated takes the partition's state from the metadata; replicas are nil where they are as before. A state that is not newer
+// than ours changes nothing. A newer one makes the proposal that is out void: the controller refuses what was made on an
+// older one. It tells whether the high watermark moved.
+func (s *State) Updated(now time.Time, partitionEpoch int32, replicas, isr []wire.BrokerID) bool {
+	if partitionEpoch <= s.partitionEpoch {
 		return false
 	}
 	s.settle()
@@ -46,9 +59,12 @@ func (s *State) Decided(now time.Time, partitionEpoch int32, replicas, isr []wir
 
 // Refused says that the proposal made on a partition epoch was not decided. Only INELIGIBLE_REPLICA ends it, because the
 // controller looks at the epochs first: the ISR goes on as it was. Where our state is not the controller's, the proposal
-// stays out until Decided brings a newer one: an earlier attempt may have been decided, and its new member has to be waited
+// stays out until a newer state comes: an earlier attempt may have been decided, and its new member has to be waited
 // for. Any other code, and a lost answer (REQUEST_TIMED_OUT), makes Tick ask the same again. It tells whether the high
 // watermark moved.
+//
+// This rests on the controller seeing requests in the order in which they were made: one whose answer was lost must not
+// be decided after a later one was answered.
 func (s *State) Refused(now time.Time, partitionEpoch int32, code wire.Code) bool {
 	if s.proposed == nil || s.proposed.PartitionEpoch != partitionEpoch {
 		return false

@@ -24,7 +24,8 @@ var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 //	fetch broker=2 leo=20 [epoch=7] [logstart=0]
 //	advance
 //	tick
-//	decided version=10 isr=(1,2)
+//	decided version=10 [asked=9] isr=(1,2)
+//	updated version=10 [replicas=(1,2,3)] isr=(1,2)
 //	refused version=10 code=107
 //	min n=2
 //	low logstart=3
@@ -40,18 +41,16 @@ func TestTranscripts(t *testing.T) {
 
 func runTranscript(t *testing.T, path string) {
 	var s *isr.State
-	var replicas []wire.BrokerID
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		now := start.Add(time.Duration(number(t, d, "at", 0)) * time.Second)
 		var out strings.Builder
 		switch d.Cmd {
 		case "lead":
-			replicas = brokers(t, d, "replicas")
 			s = isr.New(now, isr.Leadership{
 				Self:           wire.BrokerID(number(t, d, "self", 1)),
 				LeaderEpoch:    wire.LeaderEpoch(number(t, d, "epoch", 5)),
 				PartitionEpoch: int32(number(t, d, "version", 9)),
-				Replicas:       replicas,
+				Replicas:       brokers(t, d, "replicas"),
 				ISR:            brokers(t, d, "isr"),
 				EpochStart:     wire.Offset(number(t, d, "start", number(t, d, "leo", 0))),
 				LogEndOffset:   wire.Offset(number(t, d, "leo", 0)),
@@ -85,10 +84,10 @@ func runTranscript(t *testing.T, path string) {
 				out.WriteByte(' ')
 			}
 		case "decided":
-			if d.HasArg("replicas") {
-				replicas = brokers(t, d, "replicas")
-			}
-			fmt.Fprintf(&out, "moved=%v ", s.Decided(now, int32(number(t, d, "version", 0)), replicas, brokers(t, d, "isr")))
+			version := number(t, d, "version", 0)
+			fmt.Fprintf(&out, "moved=%v ", s.Decided(now, int32(number(t, d, "asked", version-1)), int32(version), brokers(t, d, "isr")))
+		case "updated":
+			fmt.Fprintf(&out, "moved=%v ", s.Updated(now, int32(number(t, d, "version", 0)), brokers(t, d, "replicas"), brokers(t, d, "isr")))
 		case "refused":
 			fmt.Fprintf(&out, "moved=%v ", s.Refused(now, int32(number(t, d, "version", 0)), wire.Code(number(t, d, "code", 0))))
 		case "advance":

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"fmt"
 	"maps"
 	"path"
 	"slices"
@@ -193,7 +194,7 @@ func (u *update) changeTopic(d *metadata.TopicDelta) {
 			if *at == nil {
 				*at = newPartition(t, pd.Index)
 			}
-			u.become(*at, pd.After, set)
+			u.become(*at, pd.After, set, u.logOf(*at, pd.After, set))
 		case *at != nil: // assigned elsewhere. The log is kept: only a topic's deletion removes data
 			l := (*at).role.Load().log
 			u.retire(*at)
@@ -253,16 +254,22 @@ func (u *update) reconfigure(t *topic) {
 	}
 }
 
-// become makes a partition leader or follower in the state of the image.
-func (u *update) become(p *partition, state *metadata.Partition, set *settings) {
+// logOf is the log that a partition has, or gets now; nil where that fails.
+func (u *update) logOf(p *partition, state *metadata.Partition, set *settings) *log.Log {
+	if r := p.role.Load(); r != nil {
+		return r.log // where it is missing, reopen tries again
+	}
+	l, err := u.m.openLog(u.now, p, state, set)
+	if err != nil {
+		u.m.logger.Error("partition has no log", "topic", p.tp.Topic, "partition", p.tp.Partition, "err", err)
+	}
+	return l
+}
+
+// become makes a partition leader or follower in the state of the image, over a log or without one.
+func (u *update) become(p *partition, state *metadata.Partition, set *settings, l *log.Log) {
 	before := p.role.Load()
-	r := &role{leaderEpoch: state.LeaderEpoch, leads: state.Leader == u.m.self, metadata: state, settings: set}
-	if before != nil {
-		r.log = before.log
-	}
-	if r.log == nil {
-		r.log = u.m.openLog(u.now, p, state, set)
-	}
+	r := &role{log: l, leaderEpoch: state.LeaderEpoch, leads: state.Leader == u.m.self, metadata: state, settings: set}
 	p.lock()
 	defer p.unlock()
 	defer p.role.Store(r)
@@ -272,7 +279,7 @@ func (u *update) become(p *partition, state *metadata.Partition, set *settings) 
 		p.isr = nil
 	case before != nil && p.isr != nil && before.leaderEpoch == state.LeaderEpoch:
 		r.epochStart = before.epochStart
-		if p.isr.Decided(u.now, state.PartitionEpoch, state.Replicas, state.ISR) {
+		if p.isr.Updated(u.now, state.PartitionEpoch, state.Replicas, state.ISR) {
 			r.log.UpdateHighWatermark(p.isr.HighWatermark())
 		}
 	default:
@@ -302,28 +309,21 @@ func (u *update) lead(p *partition, r *role) {
 	r.log.UpdateHighWatermark(p.isr.HighWatermark())
 }
 
-// openLog finds or makes the log of a partition; nil when that fails, or when the log is in a directory that is not there:
-// to begin an empty one elsewhere would lose what it holds.
-func (m *Manager) openLog(now time.Time, p *partition, state *metadata.Partition, set *settings) *log.Log {
+// openLog finds or makes the log of a partition. A log in a directory that is not there is an error: to begin an empty one
+// elsewhere would lose what it holds.
+func (m *Manager) openLog(now time.Time, p *partition, state *metadata.Partition, set *settings) (*log.Log, error) {
 	l, ok := m.logs.Get(p.tp)
-	if ok && l.TopicID() != p.topicID { // of a topic of the same name whose deletion nobody has told us of
-		m.setAside(now, l)
-		ok = false
-	}
-	if ok {
+	if ok && l.TopicID() == p.topicID {
 		l.UpdateConfig(set.topic)
-		return l
+		return l, nil
+	}
+	if ok { // of a topic of the same name whose deletion nobody has told us of
+		m.setAside(now, l)
 	}
 	if directory := state.DirectoryOf(m.self); directory != "" && !m.online(directory) {
-		m.logger.Error("log is in a directory that is offline", "topic", p.tp.Topic, "partition", p.tp.Partition, "directory_id", directory)
-		return nil
+		return nil, fmt.Errorf("log directory %s is offline: %w", directory, log.ErrStorage)
 	}
-	l, err := m.logs.Create(now, p.tp, p.topicID, set.topic)
-	if err != nil {
-		m.logger.Error("log can't be created", "topic", p.tp.Topic, "partition", p.tp.Partition, "err", err)
-		return nil
-	}
-	return l
+	return m.logs.Create(now, p.tp, p.topicID, set.topic)
 }
 
 // reopen tries again to open logs that could not be: there may be room by now.
@@ -340,8 +340,12 @@ func (m *Manager) reopen(now time.Time) {
 	slices.SortFunc(missing, comparePartitions)
 	m.update(now, nil, false, func(u *update) {
 		for _, p := range missing {
-			if r := p.role.Load(); !r.gone && r.log == nil {
-				u.become(p, r.metadata, r.settings)
+			r := p.role.Load()
+			if r.gone || r.log != nil {
+				continue
+			}
+			if l, err := m.openLog(now, p, r.metadata, r.settings); err == nil {
+				u.become(p, r.metadata, r.settings, l)
 			}
 		}
 	})

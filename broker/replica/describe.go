@@ -39,7 +39,7 @@ type PartitionInfo struct {
 	TopicID        wire.TopicID
 	LeaderEpoch    wire.LeaderEpoch
 	Leads          bool
-	Offline        bool // it has no log, because its directory failed
+	Offline        bool // its log directory failed
 	Replicas       int
 	InSyncReplicas int // as its leader sees it; 0 on a follower
 	UnderMinISR    bool
@@ -75,7 +75,7 @@ func (p *partition) info() PartitionInfo {
 	r := p.role.Load()
 	info := PartitionInfo{
 		TopicPartition: p.tp, TopicID: p.topicID, LeaderEpoch: r.leaderEpoch, Leads: r.leads,
-		Offline: r.log == nil, Replicas: len(r.metadata.Replicas),
+		Offline: r.log == nil || r.log.Err() != nil, Replicas: len(r.metadata.Replicas),
 	}
 	if r.log != nil {
 		info.Directory, info.Size, info.Positions = path.Dir(r.log.Dir()), r.log.Size(), positions(r.log)

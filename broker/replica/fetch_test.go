@@ -173,7 +173,8 @@ func TestBO009FirstBatchComesWhole(t *testing.T) {
 		{"nothing left for the second", 1, []replica.FetchPartition{part(0, 1<<20), part(1, 1<<20)}, []int64{size, 0}},
 		{"an empty partition first", 1, []replica.FetchPartition{part(2, 1<<20), part(1, 1)}, []int64{0, size}},
 		{"a second batch is cut", 1 << 20, []replica.FetchPartition{part(0, int32(size)+30), part(1, int32(size)+130)}, []int64{size + 30, size + 130}},
-		{"what is left is less than a batch", int32(size) + 100, []replica.FetchPartition{part(0, 1<<20), part(1, 1<<20)}, []int64{size + 100, 0}},
+		{"what is left is less than a batch", int32(size) + 100, []replica.FetchPartition{part(0, int32(size)), part(1, 1<<20)}, []int64{size, 0}},
+		{"nothing is left", int32(size) + 100, []replica.FetchPartition{part(0, 1<<20), part(1, 1<<20)}, []int64{size + 100, 0}},
 	} {
 		p := r.fetchAll(&replica.FetchRequest{
 			ReplicaID: replica.ConsumerID, MinBytes: 1, MaxBytes: c.limit, Partitions: c.parts,
@@ -472,6 +473,15 @@ func TestReadCommitted(t *testing.T) {
 	if bases := r.offsets(got); !slices.Equal(bases, []wire.Offset{0, 1, 3}) {
 		t.Errorf("reads %v", bases)
 	}
+	short := asks(tp.Topic, 0)
+	short.MaxBytes = 1
+	first := r.fetchAll(&replica.FetchRequest{
+		ReplicaID: replica.ConsumerID, Isolation: replica.ReadCommitted, MaxBytes: 1 << 20, Partitions: []replica.FetchPartition{short},
+	}).now()
+	if len(first.Aborted) != 0 {
+		t.Errorf("what was aborted later: %+v", first.Aborted)
+	}
+	r.offsets(first)
 	waiting := fetch(4)
 	waiting.waits()
 	appendBatch(record.NewEndTxnMarker(8, 0, r.now.UnixMilli(), record.EndTxnMarker{Type: record.Commit})) // 5

@@ -168,5 +168,5 @@ func decided(now time.Time, s *isr.State, asked *metadata.ISRProposal, answer *m
 	if d.LeaderEpoch != asked.LeaderEpoch {
 		return false // the image will say what became of the partition
 	}
-	return s.Decided(now, d.PartitionEpoch, nil, d.ISR)
+	return s.Decided(now, asked.PartitionEpoch, d.PartitionEpoch, d.ISR)
 }

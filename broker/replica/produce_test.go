@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/replica"
 	"github.com/tidemark-io/tidemark/broker/vfs"
@@ -301,6 +302,40 @@ func TestLeadershipLostWhileAProduceWaits(t *testing.T) {
 	p := r.produce("t", -1, r.batchOf(1, 10))
 	r.lead(id, 2)
 	if got := p.now(); got.Code != wire.NotLeaderOrFollower || got.Leader != (replica.LeaderHint{Known: true, ID: 2, Epoch: 1}) {
+		t.Fatalf("%+v", got)
+	}
+}
+
+// Nor under another epoch, be the leader the same: what lies between is not known here.
+func TestNewEpochWhileAProduceWaits(t *testing.T) {
+	r := newRig(t)
+	id := r.create("t", topic{replicas: []wire.BrokerID{1, 2}})
+	p := r.produce("t", -1, r.batchOf(1, 10))
+	r.lead(id, 1)
+	if got := p.now(); got.Code != wire.NotLeaderOrFollower || got.Leader != (replica.LeaderHint{Known: true, ID: 1, Epoch: 1}) {
+		t.Fatalf("%+v", got)
+	}
+}
+
+// The ISR shrinks below the minimum between the move of the high watermark and the answer.
+func TestNotEnoughReplicasAfterAppend(t *testing.T) {
+	r := newRig(t)
+	r.create("t", topic{replicas: []wire.BrokerID{1, 2}, configs: map[string]string{"min.insync.replicas": "2"}})
+	id := r.info("t").TopicID
+	first := &pending[replica.ProduceResult]{t: t}
+	r.m.Produce(r.now, &replica.ProduceRequest{Acks: -1, Timeout: time.Minute,
+		Partitions: []replica.ProducePartition{{Topic: "t", Records: r.batchOf(1, 10)}}},
+		func(results []replica.ProduceResult) {
+			first.done(results)
+			p := r.image.TopicByID(id).Partitions[0]
+			r.commit(&metadata.PartitionChangeRecord{TopicID: id, PartitionEpoch: p.PartitionEpoch + 1, ISR: []wire.BrokerID{1}})
+		})
+	second := r.produce("t", -1, r.batchOf(1, 10))
+	r.follow(2, "t", 2).now()
+	if got := first.now(); got.Code != wire.None {
+		t.Fatalf("%+v", got)
+	}
+	if got := second.now(); got.Code != wire.NotEnoughReplicasAfterAppend || got.BaseOffset != 1 {
 		t.Fatalf("%+v", got)
 	}
 }
