@@ -1,8 +1,13 @@
 package log
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"path"
+	"slices"
 
+	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
@@ -50,4 +55,54 @@ func parseDamage(data []byte) (map[wire.Offset][]damage, error) {
 		ranges[base] = append(ranges[base], d)
 	}
 	return ranges, nil
+}
+
+// damage steps over the unsound batch at the scanner's position, which should begin at first, to the next sound one or
+// the end of the segment, whose offsets end at limit.
+func (s *scanner) damage(first, limit wire.Offset) (damage, error) {
+	d := damage{First: first, Next: limit, Position: s.pos}
+	if err := s.resync(first, limit); err != nil && !errors.Is(err, io.EOF) {
+		return d, err
+	}
+	if d.End = s.pos; d.End == s.end {
+		return d, nil
+	}
+	header, err := s.window(record.HeaderSize)
+	if err == nil {
+		d.Next = record.Batch(header).BaseOffset()
+	}
+	return d, err
+}
+
+// noteDamage adds a damaged range to a segment's.
+func (l *Log) noteDamage(s *segment, d damage) {
+	l.env.logger.Error("damaged range", "dir", l.dir, "offset", int64(d.First), "next", int64(d.Next), "position", d.Position, "end", d.End)
+	list := append(slices.Clone(s.damages()), d)
+	slices.SortFunc(list, func(a, b damage) int { return int(a.Position - b.Position) })
+	s.damaged.Store(&list)
+}
+
+// damageAt is the damaged range that position lies in.
+func (s *segment) damageAt(position int64) (damage, bool) {
+	for _, d := range s.damages() {
+		if d.Position <= position && position < d.End {
+			return d, true
+		}
+	}
+	return damage{}, false
+}
+
+// writeDamage keeps the damaged ranges over restarts.
+func (l *Log) writeDamage(segments []*segment) error {
+	var ranges []damageLine
+	for _, s := range segments {
+		for _, d := range s.damages() {
+			ranges = append(ranges, damageLine{s.base, d})
+		}
+	}
+	name := path.Join(l.dir, damageFile)
+	if len(ranges) == 0 {
+		return removeFile(l.env.fs, name)
+	}
+	return writeFile(l.env.fs, name, formatDamage(ranges))
 }

@@ -38,7 +38,8 @@ type index struct {
 
 const unknownEntries = -1
 
-// indexTail holds entries from number first on. Entries below n never change, so that readers need no lock.
+// indexTail holds entries from number first on. Entries below n never change, so that readers need no lock. A segment that was
+// loaded and whose index is small has it here whole.
 type indexTail struct {
 	first int64
 	n     atomic.Int32
@@ -73,8 +74,8 @@ func (x *index) entries() int64 {
 // be sparser than it should, never wrong.
 func (x *index) append(s *segment, e []byte) error {
 	t := x.tail.Load()
-	if t == nil || int(t.n.Load()) == tailEntries {
-		if t != nil {
+	if t == nil || int(t.n.Load())*x.width == len(t.bytes) {
+		if x.pending() {
 			if err := x.write(s); err != nil {
 				return err
 			}
@@ -94,12 +95,15 @@ func (x *index) pending() bool {
 	return t != nil && t.first+int64(t.n.Load()) != x.disk.Load()
 }
 
-// hold takes over a whole index that fits into the tail; what the file holds no longer counts.
-func (x *index) hold(entries []byte) {
-	t := &indexTail{bytes: make([]byte, tailEntries*x.width)}
-	t.n.Store(int32(copy(t.bytes, entries) / x.width))
-	x.disk.Store(0)
+// fits tells whether a whole index of so many bytes may stay in memory.
+func (x *index) fits(size int64) bool { return size <= int64(tailEntries*x.width) }
+
+// hold keeps a whole index in memory, onDisk entries of which are in the file.
+func (x *index) hold(entries []byte, onDisk int64) {
+	t := &indexTail{bytes: entries}
+	t.n.Store(int32(len(entries) / x.width))
 	x.tail.Store(t)
+	x.disk.Store(onDisk)
 }
 
 // write brings the entries of the tail to the file, which is made if it is missing. They stay readable in the tail.
@@ -113,7 +117,7 @@ func (x *index) write(s *segment) error {
 	if err != nil {
 		return err
 	}
-	if t != nil {
+	if x.pending() {
 		n := int(t.n.Load())
 		_, err = f.WriteAt(t.bytes[:n*x.width], t.first*int64(x.width))
 		disk = t.first + int64(n)

@@ -159,19 +159,50 @@ func TestPaddedTimeIndexDoesNotDeleteEarly(t *testing.T) { // BO-079
 	}
 }
 
+// TestIndexCutUnderItsMapIsNoCrash reads a large index through its map, before and after its file was cut from outside.
 func TestIndexCutUnderItsMapIsNoCrash(t *testing.T) { // FM-27
 	dir := filepath.Join(t.TempDir(), "orders-0")
-	o := indexedLog(t, vfs.OS{}, dir)
+	cfg := testConfig()
+	cfg.IndexIntervalBytes = 0
+	o := options(vfs.OS{}, cfg)
+	o.Dir = dir
 	l := mustOpen(t, o)
+	for i := range 3000 {
+		if i == 1500 {
+			if err := l.Roll(testTime); err != nil {
+				t.Fatal(err)
+			}
+		}
+		appendBatch(t, l, batch(1, int64(i), 1))
+	}
+	if err := l.Close(testTime); err != nil {
+		t.Fatal(err)
+	}
+	o.Stop = StopClean
+	l = mustOpen(t, o)
 	checkLookups(t, l)
-	for _, s := range l.Segments() {
+	for _, s := range *l.segments.Load() {
+		h := s.files.Load()
+		if h == nil || h.maps[offsetMap].Load() == nil || h.maps[timeMap].Load() == nil {
+			t.Fatalf("indexes of segment %d are not mapped", s.base)
+		}
 		for _, suffix := range []string{offsetSuffix, timeSuffix} {
-			if err := os.Truncate(filepath.Join(dir, fileName(s.Base, suffix)), 0); err != nil {
+			if err := os.Truncate(s.path(suffix), 0); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	checkLookups(t, l)
+	all := batches(contents(t, l))
+	for _, at := range []int{0, 1, 700, 1499, 1500, 1501, 2999} {
+		r, err := l.Read(ReadRequest{From: wire.Offset(at), UpTo: 3000, MaxBytes: 1, MinOneBatch: true})
+		if err != nil || r.First != all[at].BaseOffset() {
+			t.Fatalf("Read(%d) begins at %d, %v", at, r.First, err)
+		}
+		r.Range.Release()
+		if got, err := l.OffsetForTimestamp(int64(at), 3000); err != nil || got.Offset != wire.Offset(at) {
+			t.Fatalf("OffsetForTimestamp(%d) = %+v, %v", at, got, err)
+		}
+	}
 }
 
 func TestIdlePartitionHoldsNothingOpen(t *testing.T) {

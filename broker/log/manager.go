@@ -1,7 +1,6 @@
 package log
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -48,7 +47,7 @@ type Manager struct {
 	mu       sync.RWMutex
 	logs     map[wire.TopicPartition]*Log  // guarded by mu, a leaf
 	scrub    wire.TopicPartition           // guarded by mu: where the next Scrub begins
-	unopened map[wire.TopicPartition]found // guarded by changing: there, but the disk was too full to open them
+	unopened map[wire.TopicPartition]found // guarded by mu: there, but the disk was too full to open them
 }
 
 // logDir is one of log.dirs.
@@ -154,15 +153,18 @@ func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID,
 	if err != nil {
 		return nil, err
 	}
-	delete(m.unopened, tp)
 	m.mu.Lock()
+	delete(m.unopened, tp)
 	m.logs[tp] = l
 	m.mu.Unlock()
 	return l, nil
 }
 
 func (m *Manager) createOptions(tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) (Options, error) {
-	if f, ok := m.unopened[tp]; ok {
+	m.mu.RLock()
+	f, ok := m.unopened[tp]
+	m.mu.RUnlock()
+	if ok {
 		f.o.TopicID, f.o.Config = id, cfg
 		return f.o, nil
 	}
@@ -230,7 +232,8 @@ func (m *Manager) park(tp wire.TopicPartition, suffix string, then func(l *Log, 
 	return nil
 }
 
-// moveAway closes the log without flushing and renames its directory. Readers that have a segment open go on.
+// moveAway closes the log without flushing and renames its directory; a power loss may bring the former name back, and the
+// caller finds it again. Readers that have a segment open go on.
 func (l *Log) moveAway(to string) error {
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
@@ -243,7 +246,7 @@ func (l *Log) moveAway(to string) error {
 	for _, s := range *l.segments.Load() {
 		s.abandon()
 	}
-	if err := errors.Join(l.env.fs.Rename(l.dir, to), l.env.fs.SyncDir(path.Dir(l.dir))); err != nil {
+	if err := l.env.fs.Rename(l.dir, to); err != nil {
 		return l.env.fault("rename partition directory", err)
 	}
 	return nil

@@ -56,7 +56,27 @@ func (m *Manager) writeCheckpoint(d *logDir, name string) error {
 			}
 		}
 	}
+	m.keepUnopened(d, name, offsets)
 	return writeFile(m.o.FS, path.Join(d.path, name), formatOffsetCheckpoint(offsets))
+}
+
+// keepUnopened carries over what the checkpoint said of logs that could not be opened yet.
+func (m *Manager) keepUnopened(d *logDir, name string, offsets map[wire.TopicPartition]wire.Offset) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for tp, f := range m.unopened {
+		if f.d != d {
+			continue
+		}
+		switch name {
+		case recoveryPointFile:
+			offsets[tp] = f.o.RecoveryPoint
+		case highWatermarkFile:
+			offsets[tp] = f.o.HighWatermark
+		case logStartFile:
+			offsets[tp] = f.o.LogStart
+		}
+	}
 }
 
 // Close flushes every log, writes snapshots and checkpoints, and leaves the clean-shutdown markers, with the broker's epoch. Logs

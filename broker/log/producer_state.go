@@ -14,6 +14,10 @@ import (
 // batchesKept is how many batches of a producer are remembered: the most that an idempotent producer has in flight.
 const batchesKept = 5
 
+// maxProducers bounds the producers remembered in a partition, at about 170 bytes each: anybody who may produce can make up
+// ids. It is three new ones a second over a day.
+const maxProducers = 1 << 18
+
 // producerBatch is what is remembered of a batch.
 type producerBatch struct {
 	last         wire.Offset
@@ -170,6 +174,9 @@ func (s *producerState) apply(b record.Batch, marker *record.EndTxnMarker, nowMs
 		if s.entries == nil {
 			s.entries = map[wire.ProducerID]*producerEntry{}
 		}
+		if len(s.entries) >= maxProducers {
+			s.makeRoom()
+		}
 		s.entries[id] = e
 	}
 	e.seen = nowMs
@@ -231,6 +238,20 @@ func (s *producerState) firstUnstable() wire.Offset {
 func (s *producerState) expire(nowMs, limitMs int64) {
 	maps.DeleteFunc(s.entries, func(_ wire.ProducerID, e *producerEntry) bool {
 		return e.txnStart == wire.NoOffset && nowMs-e.seen >= limitMs
+	})
+}
+
+// makeRoom forgets the quarter of the producers that was silent longest, but for those with an open transaction. One that
+// writes again is taken for new.
+func (s *producerState) makeRoom() {
+	seen := make([]int64, 0, len(s.entries))
+	for _, e := range s.entries {
+		seen = append(seen, e.seen)
+	}
+	slices.Sort(seen)
+	limit := seen[len(seen)/4]
+	maps.DeleteFunc(s.entries, func(_ wire.ProducerID, e *producerEntry) bool {
+		return e.txnStart == wire.NoOffset && e.seen <= limit
 	})
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"path"
 	"slices"
 	"time"
 
@@ -151,20 +150,9 @@ func (r *recovery) scan(i int) (cut bool, err error) {
 
 // mark notes a damaged range. In the last segment, where nothing sound follows, it is a torn end after all: end is true.
 func (r *recovery) mark(s *segment, in *scanner, limit wire.Offset, last bool) (end bool, err error) {
-	d := damage{First: r.next, Next: limit, Position: in.pos}
-	err = in.resync(r.next, limit)
-	if errors.Is(err, io.EOF) && last {
-		return true, nil
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
-	}
-	if d.End = in.pos; d.End < in.end {
-		header, err := in.window(record.HeaderSize)
-		if err != nil {
-			return false, err
-		}
-		d.Next = record.Batch(header).BaseOffset()
+	d, err := in.damage(r.next, limit)
+	if err != nil || last && d.End == in.end {
+		return true, err
 	}
 	r.next, r.marked = d.Next, true
 	r.l.noteDamage(s, d)
@@ -238,37 +226,4 @@ func (l *Log) rebuildAborted(s *segment) ([]AbortedTransaction, error) {
 		return nil, err
 	}
 	return list, s.setAborted(list)
-}
-
-// noteDamage adds a damaged range to a segment's.
-func (l *Log) noteDamage(s *segment, d damage) {
-	l.env.logger.Error("damaged range", "dir", l.dir, "offset", int64(d.First), "next", int64(d.Next), "position", d.Position, "end", d.End)
-	list := append(slices.Clone(s.damages()), d)
-	slices.SortFunc(list, func(a, b damage) int { return int(a.Position - b.Position) })
-	s.damaged.Store(&list)
-}
-
-// damageAt is the damaged range that position lies in.
-func (s *segment) damageAt(position int64) (damage, bool) {
-	for _, d := range s.damages() {
-		if d.Position <= position && position < d.End {
-			return d, true
-		}
-	}
-	return damage{}, false
-}
-
-// writeDamage keeps the damaged ranges over restarts.
-func (l *Log) writeDamage(segments []*segment) error {
-	var ranges []damageLine
-	for _, s := range segments {
-		for _, d := range s.damages() {
-			ranges = append(ranges, damageLine{s.base, d})
-		}
-	}
-	name := path.Join(l.dir, damageFile)
-	if len(ranges) == 0 {
-		return removeFile(l.env.fs, name)
-	}
-	return writeFile(l.env.fs, name, formatDamage(ranges))
 }

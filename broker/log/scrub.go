@@ -60,7 +60,6 @@ func (l *Log) scrubSegment(segments []*segment, i, budget int) (int, error) {
 		if d, ok := s.damageAt(in.pos); ok {
 			in.pos, next = d.End, d.Next
 		}
-		pos := in.pos
 		b, err := in.next(next, limit)
 		switch {
 		case errors.Is(err, io.EOF):
@@ -68,16 +67,9 @@ func (l *Log) scrubSegment(segments []*segment, i, budget int) (int, error) {
 		case err == nil:
 			next = b.NextOffset()
 		case errors.Is(err, errBatch):
-			d := damage{First: next, Next: segments[i+1].base, Position: pos}
-			if err := in.resync(next, limit); err != nil && !errors.Is(err, io.EOF) {
+			d, err := in.damage(next, limit)
+			if err != nil {
 				return int(in.pos - position), err
-			}
-			if d.End = in.pos; d.End < in.end {
-				header, err := in.window(record.HeaderSize)
-				if err != nil {
-					return int(in.pos - position), err
-				}
-				d.Next = record.Batch(header).BaseOffset()
 			}
 			l.noteDamage(s, d)
 			next = d.Next

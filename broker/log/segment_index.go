@@ -75,36 +75,32 @@ func (s *segment) ready(h *handle) error {
 // does when the file was cut between entries or comes from another segment. Then the entries count. It returns what the
 // walk behind the last entry found.
 func (s *segment) checkLocked(h *handle) (sparseEnd, error) {
-	times, err := s.countLocked(h, timeMap, math.MaxUint32)
-	if err != nil {
-		return sparseEnd{}, err
-	}
-	offsets, err := s.countLocked(h, offsetMap, s.size.Load())
-	if err != nil {
-		return sparseEnd{}, err
-	}
 	end := sparseEnd{next: s.base, sparse: newSparse(s.base)}
-	if times > 0 {
-		last, err := s.entryLocked(h, &s.times, timeMap, times)
-		if err != nil {
-			return end, err
-		}
+	times, err := s.loadIndexLocked(h, timeMap, math.MaxUint32)
+	if err != nil {
+		return end, err
+	}
+	offsets, err := s.loadIndexLocked(h, offsetMap, s.size.Load())
+	if err != nil {
+		return end, err
+	}
+	if last, ok, err := times.last(); err != nil {
+		return end, err
+	} else if ok {
 		end.sparse.maxTime, end.sparse.maxOffset = last.timestamp(), s.base+wire.Offset(last.timeOffset())
 		end.sparse.lastTime = end.sparse.maxTime
 	}
 	start, indexed := int64(0), wire.NoOffset
-	if offsets > 0 {
-		last, err := s.entryLocked(h, &s.offsets, offsetMap, offsets)
-		if err != nil {
-			return end, err
-		}
+	if last, ok, err := offsets.last(); err != nil {
+		return end, err
+	} else if ok {
 		start, indexed = last.position(), s.base+wire.Offset(last.offsetKey())
 	}
 	if err := s.walkEnd(h, start, indexed, &end); err != nil {
 		return end, err
 	}
-	s.times.disk.Store(times)
-	s.offsets.disk.Store(offsets) // last: it says that all was looked at
+	times.adopt()
+	offsets.adopt() // last: its count says that all was looked at
 	return end, nil
 }
 
@@ -139,35 +135,55 @@ func (s *segment) walkEnd(h *handle, start int64, indexed wire.Offset, end *spar
 	}
 }
 
-// countLocked is the number of entries of an index file, which must rise with their second field below limit.
-func (s *segment) countLocked(h *handle, which int, limit int64) (int64, error) {
-	x := &s.offsets
-	if which == timeMap {
-		x = &s.times
-	}
-	b, err := s.mappedLocked(h, which)
-	if err != nil {
-		return 0, err
-	}
-	info, err := s.env.fs.Stat(s.path(mapSuffix[which]))
-	if err != nil {
-		return 0, missingIndex(err)
-	}
-	if info.Size%int64(x.width) != 0 || info.Size > int64(len(b)) {
-		return 0, fmt.Errorf("%w: %s has %d bytes", errIndex, mapSuffix[which], info.Size)
-	}
-	n := info.Size / int64(x.width)
-	return n, x.checkMapped(b, n, limit)
+// loadedIndex is an index file, in memory of its own or mapped.
+type loadedIndex struct {
+	x      *index
+	bytes  []byte
+	n      int64 // entries
+	mapped bool
 }
 
-// entryLocked is the last of the first n entries on disk.
-func (s *segment) entryLocked(h *handle, x *index, which int, n int64) (entry, error) {
-	b, err := s.mappedLocked(h, which)
-	if err != nil {
-		return entry{}, err
+// loadIndexLocked reads an index file whose entries must rise, with their second field below limit.
+func (s *segment) loadIndexLocked(h *handle, which int, limit int64) (loadedIndex, error) {
+	in := loadedIndex{x: &s.offsets}
+	if which == timeMap {
+		in.x = &s.times
 	}
-	e, _, err := x.searchMapped(b, n, math.MaxInt64)
-	return e, err
+	name := s.path(mapSuffix[which])
+	info, err := s.env.fs.Stat(name)
+	if err != nil {
+		return in, missingIndex(err)
+	}
+	if in.mapped = !in.x.fits(info.Size); in.mapped {
+		in.bytes, err = s.mappedLocked(h, which)
+	} else if info.Size > 0 {
+		in.bytes, err = readFile(s.env.fs, name)
+	}
+	if err != nil {
+		return in, missingIndex(err)
+	}
+	if info.Size%int64(in.x.width) != 0 || info.Size > int64(len(in.bytes)) {
+		return in, fmt.Errorf("%w: %s has %d bytes", errIndex, mapSuffix[which], info.Size)
+	}
+	in.n = info.Size / int64(in.x.width)
+	return in, in.x.checkMapped(in.bytes, in.n, limit)
+}
+
+// last is the last entry.
+func (in *loadedIndex) last() (entry, bool, error) {
+	if in.n == 0 {
+		return entry{}, false, nil
+	}
+	return in.x.searchMapped(in.bytes, in.n, math.MaxInt64)
+}
+
+// adopt makes the entries count.
+func (in *loadedIndex) adopt() {
+	if in.mapped || in.n == 0 {
+		in.x.disk.Store(in.n)
+	} else {
+		in.x.hold(in.bytes, in.n)
+	}
 }
 
 // indexBuilder makes both indexes of a segment anew, in memory, from its batches in order.
@@ -244,9 +260,9 @@ func (s *segment) adoptIndexes(x *indexBuilder) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sparse = x.sparse
-	if len(x.offsets) <= tailEntries*offsetEntrySize && len(x.times) < tailEntries*timeEntrySize {
-		s.times.hold(x.times)
-		s.offsets.hold(x.offsets)
+	if s.offsets.fits(int64(len(x.offsets))) && s.times.fits(int64(len(x.times))) {
+		s.times.hold(x.times, 0)
+		s.offsets.hold(x.offsets, 0)
 		s.maxTime.Store(x.sparse.maxTime)
 		return nil
 	}
