@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net"
+	"net/netip"
 	"os"
 	"runtime"
 	"strconv"
@@ -164,8 +165,26 @@ func limits(settings *config.Broker) network.Limits {
 	l.WriteMax = l.IdleMax
 	l.Connections.Max = settings.MaxConnections
 	l.Connections.MaxPerIP = settings.MaxConnectionsPerIP
-	l.ReceiveBufferBytes = settings.SocketReceiveBufferBytes
+	l.Connections.Overrides = perIP(settings.MaxConnectionsPerIPOverrides)
+	// Kafka's defaults for socket buffers are a guess of 2011: unless somebody asks for sizes, the server's own are measured.
+	if _, origin := settings.Value("socket.send.buffer.bytes"); origin != config.OriginDefault {
+		l.SendBufferBytes = settings.SocketSendBufferBytes
+	}
+	if _, origin := settings.Value("socket.receive.buffer.bytes"); origin != config.OriginDefault {
+		l.ReceiveBufferBytes = settings.SocketReceiveBufferBytes
+	}
 	return l
+}
+
+// perIP reads the addresses of max.connections.per.ip.overrides; host names among them are resolved by nobody here and left out.
+func perIP(overrides map[string]int) map[netip.Addr]int {
+	limits := make(map[netip.Addr]int, len(overrides))
+	for host, limit := range overrides {
+		if addr, err := netip.ParseAddr(host); err == nil {
+			limits[addr] = limit
+		}
+	}
+	return limits
 }
 
 // incarnation is new with every start.

@@ -22,16 +22,14 @@ func handleProduce(s *Server, c *call, request *kmsg.ProduceRequest) {
 		Timeout:     time.Duration(request.TimeoutMillis) * time.Millisecond,
 		ZstdAllowed: request.Version >= produceZstd,
 		SeenCodecs:  &c.Session.SeenCodecs,
+		ByID:        request.Version >= produceTopicID,
 		Partitions:  make([]replica.ProducePartition, 0, len(request.Topics)),
 	}
 	for i := range request.Topics {
 		t := &request.Topics[i]
 		for _, p := range t.Partitions {
-			part := replica.ProducePartition{Topic: t.Topic, Partition: p.Partition, Records: p.Records}
-			if request.Version >= produceTopicID {
-				part.Topic, part.TopicID = "", t.TopicID
-			}
-			produce.Partitions = append(produce.Partitions, part)
+			produce.Partitions = append(produce.Partitions,
+				replica.ProducePartition{Topic: t.Topic, TopicID: t.TopicID, Partition: p.Partition, Records: p.Records})
 		}
 	}
 	c.pipelineOn = true
@@ -60,12 +58,22 @@ func produceResponse(s *Server, c *call, request *kmsg.ProduceRequest, results [
 	response := kmsg.NewPtrProduceResponse()
 	response.Topics = make([]kmsg.ProduceResponseTopic, 0, len(request.Topics))
 	var leaders leaderHints
+	rows := make(map[topicRef]int, len(request.Topics)) // a request may name a topic several times; its row is one
 	for i := range request.Topics {
 		t := &request.Topics[i]
-		topic := kmsg.ProduceResponseTopic{
-			Topic: t.Topic, TopicID: t.TopicID,
-			Partitions: make([]kmsg.ProduceResponseTopicPartition, 0, len(t.Partitions)),
+		if len(t.Partitions) == 0 {
+			continue
 		}
+		at, ok := rows[topicRef{t.Topic, t.TopicID}]
+		if !ok {
+			at = len(response.Topics)
+			rows[topicRef{t.Topic, t.TopicID}] = at
+			response.Topics = append(response.Topics, kmsg.ProduceResponseTopic{
+				Topic: t.Topic, TopicID: t.TopicID,
+				Partitions: make([]kmsg.ProduceResponseTopicPartition, 0, len(t.Partitions)),
+			})
+		}
+		topic := &response.Topics[at]
 		for j := range t.Partitions {
 			r := &results[j]
 			row := kmsg.NewProduceResponseTopicPartition()
@@ -83,7 +91,6 @@ func produceResponse(s *Server, c *call, request *kmsg.ProduceRequest, results [
 			topic.Partitions = append(topic.Partitions, row)
 		}
 		results = results[len(t.Partitions):]
-		response.Topics = append(response.Topics, topic)
 	}
 	for _, e := range leaders.endpoints(s, c) {
 		row := kmsg.NewProduceResponseBroker()
@@ -91,6 +98,12 @@ func produceResponse(s *Server, c *call, request *kmsg.ProduceRequest, results [
 		response.Brokers = append(response.Brokers, row)
 	}
 	return response
+}
+
+// topicRef names a topic as a request does: by name or by id.
+type topicRef struct {
+	name string
+	id   wire.TopicID
 }
 
 // leaderHints collects the brokers that an answer names as leaders (KIP-951).

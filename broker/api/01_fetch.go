@@ -11,33 +11,37 @@ import (
 
 // The versions of Fetch from which things differ.
 const (
-	fetchSessions    = 7
-	fetchZstd        = 10
-	fetchReadReplica = 11
-	fetchFlexible    = 12
-	fetchTopicID     = 13
-	fetchLeaders     = 16 // answers may name the addresses of current leaders
+	fetchSessions     = 7
+	fetchReadReplica  = 11
+	fetchFlexible     = 12
+	fetchTopicID      = 13
+	fetchReplicaState = 15
+	fetchLeaders      = 16 // answers may name the addresses of current leaders
 )
 
 func handleFetch(s *Server, c *call, request *kmsg.FetchRequest) {
-	if request.IsolationLevel < 0 || request.IsolationLevel > 1 {
-		c.answerFetch(s, 0, wire.UnknownServerError, nil, nil)
+	session := fetchSession(request)
+	switch {
+	case request.IsolationLevel < 0 || request.IsolationLevel > 1:
+		c.refuseFetch(s, session, request.IsolationLevel, wire.UnknownServerError)
+		return
+	case replicaID(request) >= 0:
+		// Replicas have a listener of their own. Here nobody is one, whatever he says.
+		c.refusePartitions(s, session, request.IsolationLevel, wire.NotLeaderOrFollower)
 		return
 	}
-	session := fetchSession(request)
 	context, code := s.sessions.Begin(c.now, session)
 	if code != wire.None {
-		c.answerFetch(s, 0, code, nil, nil)
+		c.answerFetch(s, 0, code, nil)
 		return
 	}
 	fetch := &replica.FetchRequest{
-		ReplicaID:   replica.ConsumerID, // no replica fetches here: replicas have a listener of their own
-		MaxWait:     time.Duration(request.MaxWaitMillis) * time.Millisecond,
-		MinBytes:    request.MinBytes,
-		MaxBytes:    request.MaxBytes,
-		Isolation:   replica.Isolation(request.IsolationLevel),
-		ZstdAllowed: request.Version >= fetchZstd,
-		Partitions:  context.Partitions(),
+		ReplicaID:  replicaID(request),
+		MaxWait:    time.Duration(request.MaxWaitMillis) * time.Millisecond,
+		MinBytes:   request.MinBytes,
+		MaxBytes:   request.MaxBytes,
+		Isolation:  replica.Isolation(request.IsolationLevel),
+		Partitions: context.Partitions(),
 	}
 	s.replicas.Fetch(c.now, fetch, func(results []replica.FetchResult) {
 		id, code, include := context.Answer(c.now, results)
@@ -45,8 +49,43 @@ func handleFetch(s *Server, c *call, request *kmsg.FetchRequest) {
 		for _, i := range include {
 			rows = append(rows, fetchRow{asked: &fetch.Partitions[i], got: &results[i]})
 		}
-		c.answerFetch(s, id, code, rows, results)
+		c.answerFetch(s, id, code, rows)
 	})
+}
+
+// replicaID is who the client says that it is; -1 is a consumer.
+func replicaID(request *kmsg.FetchRequest) wire.BrokerID {
+	if request.Version >= fetchReplicaState {
+		return wire.BrokerID(request.ReplicaState.ID)
+	}
+	return wire.BrokerID(request.ReplicaID)
+}
+
+// refuseFetch answers a request that can't be served at all: as a whole where the version can say so, else for each partition.
+func (c *call) refuseFetch(s *Server, session replica.SessionRequest, isolation int8, code wire.Code) {
+	if c.Version >= fetchSessions {
+		c.answerFetch(s, 0, code, nil)
+		return
+	}
+	c.refusePartitions(s, session, isolation, code)
+}
+
+// refusePartitions answers the same error for each partition.
+func (c *call) refusePartitions(s *Server, session replica.SessionRequest, isolation int8, code wire.Code) {
+	var aborted []replica.AbortedTransaction // null, but for isolation levels other than 0
+	if isolation != 0 {
+		aborted = []replica.AbortedTransaction{}
+	}
+	results := make([]replica.FetchResult, len(session.Partitions))
+	rows := make([]fetchRow, len(session.Partitions))
+	for i := range session.Partitions {
+		results[i] = replica.FetchResult{
+			Code: code, HighWatermark: wire.NoOffset, LastStableOffset: wire.NoOffset, LogStartOffset: wire.NoOffset,
+			Diverging: replica.EpochEnd{Epoch: wire.NoLeaderEpoch}, PreferredReadReplica: wire.NoBroker, Aborted: aborted,
+		}
+		rows[i] = fetchRow{asked: &session.Partitions[i], got: &results[i]}
+	}
+	c.answerFetch(s, 0, wire.None, rows)
 }
 
 // fetchSession reads what a request says about its session.

@@ -58,6 +58,10 @@ func (s *Server) listOffset(
 		row.ErrorCode = int16(wire.UnsupportedVersion)
 		return
 	}
+	if request.IsolationLevel < 0 || request.IsolationLevel > 1 {
+		row.ErrorCode = int16(wire.UnknownServerError)
+		return
+	}
 	r := s.replicas.ListOffsets(replica.ListOffsetsRequest{
 		ReplicaID: wire.BrokerID(request.ReplicaID), Isolation: replica.Isolation(request.IsolationLevel),
 		Topic: topic, Partition: p.Partition,

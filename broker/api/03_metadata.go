@@ -44,7 +44,13 @@ func handleMetadata(s *Server, c *call, request *kmsg.MetadataRequest) {
 		return
 	}
 	var missing []string
+	seen := make(map[topicRef]bool, len(request.Topics))
 	for _, ref := range request.Topics {
+		key := topicRef{deref(ref.Topic), ref.TopicID}
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
 		topic := lookupTopic(image, ref)
 		if topic != nil {
 			response.Topics = append(response.Topics, view.topic(topic))
@@ -82,6 +88,11 @@ func checkTopicRefs(request *kmsg.MetadataRequest) wire.Code {
 		}
 	}
 	return wire.None
+}
+
+// sameRef tells whether a topic was named before.
+func sameRef(a, b kmsg.MetadataRequestTopic) bool {
+	return a.TopicID == b.TopicID && deref(a.Topic) == deref(b.Topic)
 }
 
 // lookupTopic finds a topic by its id where there is one, else by its name.

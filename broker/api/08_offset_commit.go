@@ -37,7 +37,9 @@ func handleOffsetCommit(s *Server, c *call, request *kmsg.OffsetCommitRequest) {
 		if len(part.Partitions) > 0 {
 			known.Topics = append(known.Topics, part)
 		}
-		response.Topics = append(response.Topics, row)
+		if len(row.Partitions) > 0 {
+			response.Topics = append(response.Topics, row)
+		}
 	}
 	if len(known.Topics) == 0 && len(request.Topics) > 0 {
 		c.answer(response)

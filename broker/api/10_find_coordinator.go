@@ -36,14 +36,18 @@ func handleFindCoordinator(s *Server, c *call, request *kmsg.FindCoordinatorRequ
 }
 
 func (s *Server) findCoordinator(c *call, kind int8, key string) (endpoint, wire.Code) {
+	image := s.Image()
 	switch kind {
 	case groupCoordinator:
 	case transactionCoordinator:
-		return noEndpoint, wire.CoordinatorNotAvailable // until transactions are served
+		// Until transactions are served every broker is as good: InitProducerId refuses there.
+		if e, ok := c.endpointOf(image.Broker(s.self)); ok {
+			return e, wire.None
+		}
+		return noEndpoint, wire.CoordinatorNotAvailable
 	default:
 		return noEndpoint, wire.InvalidRequest
 	}
-	image := s.Image()
 	topic := image.Topic(wire.ConsumerOffsetsTopic)
 	if topic == nil {
 		change := &metadata.CreateTopics{Topics: []metadata.NewTopic{s.offsetsTopic()}}

@@ -6,7 +6,9 @@ func handleDescribeGroups(s *Server, c *call, request *kmsg.DescribeGroupsReques
 	response := s.groups.DescribeGroups(request)
 	if request.IncludeAuthorizedOperations {
 		for i := range response.Groups {
-			response.Groups[i].AuthorizedOperations = groupOperations
+			if g := &response.Groups[i]; g.ErrorCode == 0 {
+				g.AuthorizedOperations = groupOperations
+			}
 		}
 	}
 	c.answer(response)

@@ -26,6 +26,7 @@ func handleCreateTopics(s *Server, c *call, request *kmsg.CreateTopicsRequest) {
 			for _, t := range request.Topics {
 				row := kmsg.NewCreateTopicsResponseTopic()
 				row.Topic, row.ErrorCode = t.Topic, int16(code)
+				row.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
 				response.Topics = append(response.Topics, row)
 			}
 			c.answer(response)
@@ -36,6 +37,7 @@ func handleCreateTopics(s *Server, c *call, request *kmsg.CreateTopicsRequest) {
 			row.Topic, row.TopicID = t.Name, t.ID
 			row.ErrorCode, row.ErrorMessage = int16(t.Result.Code), message(t.Result)
 			row.NumPartitions, row.ReplicationFactor = t.Partitions, t.ReplicationFactor
+			row.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
 			if t.Result.Code == wire.None {
 				row.Configs = createdConfigs(config.DescribeTopic(s.Config(), t.Configs))
 			}

@@ -62,8 +62,14 @@ func (s *Server) describeConfigs(image *metadata.Image, kind metadata.ResourceTy
 		}
 		return nil, nil // no logger has a level of its own
 	case metadata.ClientMetricsResource:
+		if name == "" {
+			return nil, wire.NewError(wire.InvalidRequest, "Client metrics subscription name must not be empty")
+		}
 		return config.DescribeClientMetrics(overrides), nil
 	case metadata.GroupResource:
+		if name == "" {
+			return nil, wire.NewError(wire.InvalidRequest, "Group name must not be empty")
+		}
 		return config.DescribeGroup(s.Config(), overrides), nil
 	default:
 		return nil, wire.NewError(wire.InvalidRequest, malformedText)

@@ -26,6 +26,9 @@ func handleUpdateFeatures(s *Server, c *call, request *kmsg.UpdateFeaturesReques
 		}
 		response.ErrorCode, response.ErrorMessage = int16(answer.Result.Code), message(answer.Result)
 		for _, f := range answer.Features {
+			if f.Result.Code == wire.None && f.Result.Message == "" {
+				f.Result.Message = "NONE" // Kafka's text for success
+			}
 			row := kmsg.NewUpdateFeaturesResponseResult()
 			row.Feature, row.ErrorCode, row.ErrorMessage = f.Name, int16(f.Result.Code), message(f.Result)
 			response.Results = append(response.Results, row)

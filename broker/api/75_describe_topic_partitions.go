@@ -29,14 +29,14 @@ func handleDescribeTopicPartitions(s *Server, c *call, request *kmsg.DescribeTop
 
 	first := int32(0)
 	if cursor := request.Cursor; cursor != nil {
-		if cursor.Partition < 0 {
+		at, found := slices.BinarySearch(names, cursor.Topic)
+		if cursor.Partition < 0 || !all && !found {
 			for _, name := range names {
 				response.Topics = append(response.Topics, refusedTopic(name, wire.InvalidRequest))
 			}
 			c.answer(response)
 			return
 		}
-		at, found := slices.BinarySearch(names, cursor.Topic)
 		names = names[at:]
 		if found {
 			first = cursor.Partition
@@ -90,6 +90,9 @@ func nextPartition(topic string, partition int32) *kmsg.DescribeTopicPartitionsR
 func refusedTopic(name string, code wire.Code) kmsg.DescribeTopicPartitionsResponseTopic {
 	row := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	row.Topic, row.ErrorCode = text(name), int16(code)
+	if code == wire.UnknownTopicOrPartition {
+		row.AuthorizedOperations = topicOperations
+	}
 	return row
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/tidemark-io/tidemark/broker/replica"
 	"github.com/tidemark-io/tidemark/broker/vfs"
@@ -15,9 +16,8 @@ type fetchRow struct {
 }
 
 // answerFetch sends a Fetch answer (FetchResponse.json). It is encoded here and not by kmsg, because the records stay where they
-// are: the frame's parts are the bytes between them and ranges of log files. Ranges of results that are not in rows are
-// released.
-func (c *call) answerFetch(s *Server, session int32, code wire.Code, rows []fetchRow, results []replica.FetchResult) {
+// are: the frame's parts are the bytes between them and ranges of log files.
+func (c *call) answerFetch(s *Server, session int32, code wire.Code, rows []fetchRow) {
 	e := &fetchEncoder{version: c.Version, flexible: c.Version >= fetchFlexible}
 	e.buf = c.startFrame(e.flexible, 64+96*len(rows))
 	e.int32(0) // throttle time
@@ -25,6 +25,7 @@ func (c *call) answerFetch(s *Server, session int32, code wire.Code, rows []fetc
 		e.int16(int16(code))
 		e.int32(session)
 	}
+	errorsFirst(rows)
 	var leaders leaderHints
 	topics := 0
 	for i := range rows {
@@ -54,15 +55,20 @@ func (c *call) answerFetch(s *Server, session int32, code wire.Code, rows []fetc
 	} else {
 		e.tags(0)
 	}
-	included := 0
-	for i := range results {
-		if included < len(rows) && rows[included].got == &results[i] {
-			included++
-		} else if results[i].Records.Release != nil {
-			results[i].Records.Release()
-		}
-	}
 	c.finish(Reply{Outcome: Respond, Parts: e.parts()})
+}
+
+// errorsFirst puts partitions that do not exist before the others, as Kafka answers them.
+func errorsFirst(rows []fetchRow) {
+	slices.SortStableFunc(rows, func(a, b fetchRow) int {
+		missing := func(r fetchRow) int {
+			if r.got.Code == wire.UnknownTopicOrPartition || r.got.Code == wire.UnknownTopicID {
+				return 0
+			}
+			return 1
+		}
+		return missing(a) - missing(b)
+	})
 }
 
 func sameTopic(a, b *replica.FetchPartition) bool {

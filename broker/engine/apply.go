@@ -16,6 +16,7 @@ func (e *Engine) publish(now time.Time, image *metadata.Image, delta metadata.De
 	e.replicas.Apply(now, image, delta)
 	e.image.Store(image)
 	e.applyOffsetsTopic(image, delta)
+	e.placementsDue = e.placementsDue || len(delta.Topics) > 0
 	var deleted []string
 	for _, t := range delta.Topics {
 		if t.After == nil {

@@ -69,6 +69,9 @@ type Engine struct {
 	keepDue    time.Time
 	keptOffset wire.Offset // of the image in keptFile
 
+	placementsDue bool // the controller may not know yet where logs lie
+	placing       bool // it is being told
+
 	stopAsked atomic.Bool
 	left      bool          // the lease was given up for good
 	stopped   chan struct{} // closed when nothing is left to do but Close
@@ -104,6 +107,7 @@ func (e *Engine) Step(now time.Time) {
 	}
 	e.groups.Advance(now)
 	e.upkeep.step(now)
+	e.reportPlacements(now)
 	e.role.flush(now)
 	e.keepMetadata(now)
 	e.stepStop(now)
@@ -144,6 +148,25 @@ func (e *Engine) proposeISR(now time.Time, proposal *metadata.AlterPartition) {
 	e.Submit(now, proposal, now.Add(e.requestTimeout()), func(answer metadata.Answer, err error) {
 		decided, _ := answer.(*metadata.AlterPartitionAnswer)
 		e.replicas.ISRDecided(now, proposal, decided)
+	})
+}
+
+// reportPlacements tells the controller in which log directories this broker has put its replicas (KIP-858).
+func (e *Engine) reportPlacements(now time.Time) {
+	if !e.placementsDue || e.placing || e.member.state != registered || e.member.leaving {
+		return
+	}
+	e.placementsDue = false
+	replicas := e.replicas.Placements()
+	if len(replicas) == 0 {
+		return
+	}
+	e.placing = true
+	change := &metadata.AssignReplicasToDirs{BrokerID: e.self, BrokerEpoch: e.member.epoch, Replicas: replicas}
+	e.Submit(now, change, now.Add(e.requestTimeout()), func(answer metadata.Answer, err error) {
+		e.placing = false
+		// Our own assignments come back as a change of the topics: another look finds nothing more to say.
+		e.placementsDue = e.placementsDue || err != nil
 	})
 }
 

@@ -56,8 +56,8 @@ func Open(ctx context.Context, now time.Time, o Options) (*Engine, error) {
 	if err := e.assemble(now, o, kept.incarnation, link); err != nil {
 		return nil, err
 	}
-	e.publish(now, fold.image, fold.image.Since(metadata.Empty()))
-	e.settleUnknownLogs(now, kept.image)
+	e.publish(now, fold.image, sinceStart(fold.image, kept.image))
+	e.replicas.SetStraysAside(now)
 	// From here on the lease may name this incarnation: the next one must know that it was ours.
 	if err := storeKept(o.FS, o.Config.LogDirs[0], keptState{link.Tail(), o.Incarnation, fold.image}); err != nil {
 		return nil, fmt.Errorf("write %s: %w", keptFile, err)
@@ -166,28 +166,18 @@ func (e *Engine) offlineDirectories() []string {
 	return ids
 }
 
-// settleUnknownLogs deals with logs on disk that no partition of the image explains. The log of a topic that this broker's kept
-// image has and the chain, which continues from there, has no more was deleted; anything else is put aside (safety.md 9).
-func (e *Engine) settleUnknownLogs(now time.Time, kept *metadata.Image) {
-	image := e.Image()
-	for _, l := range e.logs.Logs() {
-		tp := l.TopicPartition()
-		topic := image.Topic(tp.Topic)
-		if topic != nil && topic.ID == l.TopicID() && int(tp.Partition) < len(topic.Partitions) {
-			continue
-		}
-		deleted := kept.TopicByID(l.TopicID()) != nil && image.TopicByID(l.TopicID()) == nil
-		var err error
-		if deleted {
-			err = e.logs.Delete(now, tp)
-		} else {
-			e.logger.Warn("log belongs to no known topic and is put aside", "topic", tp.Topic, "partition", tp.Partition)
-			err = e.logs.MarkStray(now, tp)
-		}
-		if err != nil {
-			e.logger.Error("unknown log can't be moved", "topic", tp.Topic, "partition", tp.Partition, "err", err)
+// sinceStart is the delta with which a broker takes up its partitions: everything that there is, and the removal of the topics
+// that were there when it stopped, so that their logs go. Whatever else lies on its disks nobody can explain (safety.md 9).
+func sinceStart(image, kept *metadata.Image) metadata.Delta {
+	delta := image.Since(metadata.Empty())
+	var removed []metadata.TopicDelta
+	for _, t := range image.Since(kept).Topics {
+		if t.After == nil {
+			removed = append(removed, t)
 		}
 	}
+	delta.Topics = append(removed, delta.Topics...)
+	return delta
 }
 
 func millis(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -101,10 +101,6 @@ func devDefaults(listen, admin, data, store string) config.Source {
 		"log.dirs=" + filepath.Join(data, "logs"),
 		"store.url=" + store,
 		"offsets.topic.replication.factor=1",
-		"transaction.state.log.replication.factor=1",
-		"transaction.state.log.min.isr=1",
-		"share.coordinator.state.topic.replication.factor=1",
-		"share.coordinator.state.topic.min.isr=1",
 	}
 	return config.Source{Format: config.Properties, Name: "tidemark dev", Text: strings.Join(pairs, "\n")}
 }
@@ -162,7 +158,7 @@ func greet(w io.Writer, b *broker.Broker, settings *config.Broker) {
   data            %s
   object store    %s
 
-Factors and minimum in-sync replicas of the internal topics are 1. Try:
+The offsets topic has one replica. Try:
 
   echo hello | kcat -b %s -t greetings -P
   kcat -b %s -t greetings -C -e
