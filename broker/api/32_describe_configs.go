@@ -88,12 +88,19 @@ func (s *Server) checkSelf(name, format string) *wire.Error {
 	return nil
 }
 
-// wantedEntries keeps the names that were asked for; null and none mean all.
+// wantedEntries picks the names that were asked for, in that order; null and none mean all.
 func wantedEntries(entries []config.Entry, r kmsg.DescribeConfigsRequestResource) []config.Entry {
 	if len(r.ConfigNames) == 0 {
 		return entries
 	}
-	return slices.DeleteFunc(entries, func(e config.Entry) bool { return !slices.Contains(r.ConfigNames, e.Name) })
+	var wanted []config.Entry
+	for i, name := range r.ConfigNames {
+		at := slices.IndexFunc(entries, func(e config.Entry) bool { return e.Name == name })
+		if at >= 0 && !slices.Contains(r.ConfigNames[:i], name) {
+			wanted = append(wanted, entries[at])
+		}
+	}
+	return wanted
 }
 
 func describedConfig(request *kmsg.DescribeConfigsRequest, e *config.Entry) kmsg.DescribeConfigsResponseResourceConfig {
