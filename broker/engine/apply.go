@@ -65,6 +65,8 @@ func (e *Engine) applyOffsetsTopic(image *metadata.Image, delta metadata.Delta) 
 		e.groups.SetPartitionCount(int32(count))
 		for _, p := range t.Partitions {
 			switch {
+			case p.After != nil && p.After.Leader == e.self && !e.registeredIn(image):
+				// A leadership of a former incarnation: the registration's own commit brings the next epoch.
 			case p.After != nil && p.After.Leader == e.self:
 				e.loadGroups(p.Index, p.After.LeaderEpoch)
 			case p.After != nil:
@@ -74,6 +76,12 @@ func (e *Engine) applyOffsetsTopic(image *metadata.Image, delta metadata.Delta) 
 			}
 		}
 	}
+}
+
+// registeredIn tells whether an image has this incarnation's registration.
+func (e *Engine) registeredIn(image *metadata.Image) bool {
+	b := image.Broker(e.self)
+	return b != nil && b.Incarnation == e.incarnation
 }
 
 // loadGroups reads a partition of __consumer_offsets into memory, as a task.
