@@ -174,3 +174,16 @@ func BenchmarkStart(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkRecover scans a log of 64 MiB that was not flushed.
+func BenchmarkRecover(b *testing.B) {
+	l := filled(b, 16<<10)
+	o := options(vfs.OS{}, l.Config())
+	o.Dir, o.Stop = l.Dir(), StopProcessCrash
+	b.SetBytes(l.Size())
+	for b.Loop() {
+		if again := mustOpen(b, o); again.EndOffset() != l.EndOffset() {
+			b.Fatal(again.EndOffset())
+		}
+	}
+}

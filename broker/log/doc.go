@@ -12,13 +12,16 @@
 // time; each works over what changed.
 //
 // Files of a partition: <20-digit base offset>.log, .index, .timeindex, .txnindex, .snapshot; leader-epoch-checkpoint;
-// partition.metadata. A file that is to go is renamed to .deleted and removed by a later Sweep. Kafka's tools read all
-// of them. Index entries of the active segment are written in blocks: recovery rebuilds the indexes of what was not
-// flushed, so nothing rests on them.
+// partition.metadata; damaged-ranges, which is ours. A file that is to go is renamed to .deleted and removed by a later
+// Sweep. Kafka's tools read all of them. What a crash may cost is only made anew: index entries of the active segment, its
+// last epochs and the producer snapshot of a roll go to disk when the segment is flushed, and recovery finds them in the
+// batches from the recovery point on. Indexes are never believed: an entry counts only if the batch that it names is there.
 //
-// Locks, in the order in which they are taken: Manager.mu, Log.maintenance (slow work of one log: flush, retention,
-// truncation; held over I/O), Log.mu (appends and every change of what is published; held over the one write of an
-// append and over the creation of a segment's file, never over a sync), segment.mu (opening files and maps). Readers
-// take none of the first three: the segments and the log's end are published through atomics, and a count of
-// references keeps a segment's file and maps until its last reader has let go.
+// Locks, in the order in which they are taken: Manager.changing (create, delete), Log.maintenance (slow work of one log:
+// flush, retention, truncation, scrub; held over I/O), logDir.writing (checkpoints; held over I/O), Log.mu (appends and
+// every change of what is published; held over the one write of an append, over the creation of a segment's file at a roll
+// and over the cut of a truncation, never over a sync of an append), segment.mu (opening files and maps, rebuilding an
+// index). Manager.mu and the locks in environment.go are leaves. Readers take none but segment.mu, and that only to open
+// what is closed: the segments and the log's end are published through atomics, and a count of references keeps a
+// segment's file and maps until its last reader has let go.
 package log

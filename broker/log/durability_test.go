@@ -1,11 +1,14 @@
 package log
 
 import (
+	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
 // TestFileOperations is the golden list of what each step does to files, in order: reviewers see each sync and rename.
@@ -75,4 +78,93 @@ func TestFileOperations(t *testing.T) {
 		"create ~4.snapshot.tmp", "write ~4.snapshot.tmp 0+10", "sync ~4.snapshot.tmp", "rename ~4.snapshot.tmp ~4.snapshot", "syncdir "+testDir,
 		"create leader-epoch-checkpoint.tmp", "write leader-epoch-checkpoint.tmp 0+8", "sync leader-epoch-checkpoint.tmp",
 		"rename leader-epoch-checkpoint.tmp leader-epoch-checkpoint", "syncdir "+testDir)
+}
+
+func TestRecoverySyncsItsCut(t *testing.T) {
+	mem := vfs.NewMem()
+	l := mustOpen(t, options(mem, testConfig()))
+	appendBatch(t, l, batch(1, 1, 1))
+	name := segmentFile(0, logSuffix)
+	writeAll(t, mem, name, append(readAll(t, mem, name), "torn"...))
+	var calls []vfs.Op
+	fault := vfs.NewFault(mem)
+	fault.SetRules(vfs.Rule{Path: "*.log", Hook: func(c vfs.Call) {
+		if c.Op == vfs.OpTruncate || c.Op == vfs.OpSync {
+			calls = append(calls, c.Op)
+		}
+	}})
+	o := crashed(mem, testConfig(), StopPowerLoss, 0)
+	o.FS = fault
+	mustOpen(t, o)
+	if !slices.Equal(calls, []vfs.Op{vfs.OpTruncate, vfs.OpSync}) {
+		t.Errorf("calls %v", calls)
+	}
+}
+
+// TestCleanMarkerIsGoneForGood: a power loss after a clean stop and a new start must not bring the marker back.
+func TestCleanMarkerIsGoneForGood(t *testing.T) {
+	for seed := range uint64(20) {
+		mem := vfs.NewMem()
+		o := managerOptions(mem, "/d1")
+		m := mustManage(t, o)
+		appendBatch(t, create(t, m, partition(0)), batch(1, 1, 1))
+		if err := m.Close(testTime, 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := mem.SyncDir("/"); err != nil {
+			t.Fatal(err)
+		}
+		mustManage(t, o)
+		o.FS = mem.CrashClone(rand.New(rand.NewPCG(seed, 0)))
+		if m := mustManage(t, o); m.CleanEpoch() != -1 {
+			t.Fatalf("seed %d: clean epoch %d", seed, m.CleanEpoch())
+		}
+	}
+}
+
+// TestFilesOfACrashedProcessBecomeDurable: their directory entries were not, and the next process must see to it.
+func TestFilesOfACrashedProcessBecomeDurable(t *testing.T) {
+	for seed := range uint64(20) {
+		mem := vfs.NewMem()
+		if err := errors.Join(mem.MkdirAll("/data"), mem.SyncDir("/")); err != nil {
+			t.Fatal(err)
+		}
+		appendBatch(t, mustOpen(t, options(mem, testConfig())), batch(1, 1, 1))
+		mem = mem.ProcessCrashClone()
+		l := mustOpen(t, crashed(mem, testConfig(), StopProcessCrash, 0))
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		mem = mem.CrashClone(rand.New(rand.NewPCG(seed, 0)))
+		if l := mustOpen(t, crashed(mem, testConfig(), StopPowerLoss, 1)); l.EndOffset() != 1 {
+			t.Fatalf("seed %d: end %d", seed, l.EndOffset())
+		}
+	}
+}
+
+// TestEpochsOfAHistoryCutOffAreForgotten: leader-epoch-checkpoint is written at flushes only, and may be older than a
+// truncation.
+func TestEpochsOfAHistoryCutOffAreForgotten(t *testing.T) {
+	mem := vfs.NewMem()
+	l := mustOpen(t, options(mem, testConfig()))
+	for _, epoch := range []wire.LeaderEpoch{1, 1, 1, 2} {
+		if _, err := l.AppendAsLeader(testTime, batch(1, 1, 1), epoch, Client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.TruncateTo(testTime, 2); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := l.AppendAsLeader(testTime, batch(1, 1, 1), 2, Client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reopened := mustOpen(t, crashed(mem.ProcessCrashClone(), testConfig(), StopProcessCrash, l.RecoveryPoint()))
+	if got, want := reopened.Epochs(), []EpochEntry{{1, 0}, {2, 2}}; !slices.Equal(got, want) {
+		t.Errorf("epochs %v, want %v", got, want)
+	}
 }

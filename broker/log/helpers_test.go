@@ -2,6 +2,7 @@ package log
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -133,9 +134,10 @@ func checkLookups(t failer, l *Log) {
 			}
 		}
 	}
+	rising := risingTimes(all, l.StartOffset())
 	for _, b := range all {
 		for _, ts := range []int64{b.MaxTimestamp() - 1, b.MaxTimestamp(), b.MaxTimestamp() + 1} {
-			want := scanTime(l, all, ts)
+			want := scanTime(rising, ts)
 			got, err := l.OffsetForTimestamp(ts, l.EndOffset())
 			if err != nil || got != want {
 				t.Fatalf("OffsetForTimestamp(%d) = %+v, %v; a scan finds %+v", ts, got, err, want)
@@ -144,18 +146,28 @@ func checkLookups(t failer, l *Log) {
 	}
 }
 
-func scanTime(l *Log, all []record.Batch, ts int64) TimestampOffset {
+// risingTimes are the records from start on that are later than all before them.
+func risingTimes(all []record.Batch, start wire.Offset) (rising []TimestampOffset) {
 	for _, b := range all {
 		for r, err := range record.Records(b, 1<<26) {
 			if err != nil {
 				panic(err)
 			}
-			if r.Timestamp >= ts && r.Offset >= l.StartOffset() {
-				return TimestampOffset{Timestamp: r.Timestamp, Offset: r.Offset, LeaderEpoch: b.LeaderEpoch()}
+			if n := len(rising); r.Offset >= start && (n == 0 || r.Timestamp > rising[n-1].Timestamp) {
+				rising = append(rising, TimestampOffset{Timestamp: r.Timestamp, Offset: r.Offset, LeaderEpoch: b.LeaderEpoch()})
 			}
 		}
 	}
-	return NoTimestampOffset
+	return rising
+}
+
+// scanTime is what a look-up by time must find.
+func scanTime(rising []TimestampOffset, ts int64) TimestampOffset {
+	i, _ := slices.BinarySearchFunc(rising, ts, func(r TimestampOffset, ts int64) int { return cmp.Compare(r.Timestamp, ts) })
+	if i == len(rising) {
+		return NoTimestampOffset
+	}
+	return rising[i]
 }
 
 func readAll(t testing.TB, fsys vfs.FS, name string) []byte {

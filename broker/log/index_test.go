@@ -137,7 +137,7 @@ func checkMaxTimestamp(t *testing.T, l *Log) {
 		largest = max(largest, b.MaxTimestamp())
 	}
 	got, err := l.OffsetOfMaxTimestamp(l.EndOffset())
-	if want := scanTime(l, all, largest); err != nil || got != want {
+	if want := scanTime(risingTimes(all, l.StartOffset()), largest); err != nil || got != want {
 		t.Errorf("OffsetOfMaxTimestamp = %+v, %v; want %+v", got, err, want)
 	}
 }
