@@ -43,8 +43,7 @@ func CodeOf(err error) Code {
 	if err == nil {
 		return None
 	}
-	var code Code
-	if errors.As(err, &code) {
+	if code, ok := errors.AsType[Code](err); ok {
 		return code
 	}
 	return UnknownServerError

@@ -13,7 +13,10 @@ type APIKey int16
 // header without client id ends there only in version 0, which nobody sends; a null client id takes two bytes more).
 const MinRequestSize = 8
 
-var errShortHeader = errors.New("request header is cut short")
+var (
+	errShortHeader   = errors.New("request header is cut short")
+	errShortResponse = errors.New("response header is cut short")
+)
 
 // RequestHeader is what precedes every request body (RequestHeader.json, versions 1 and 2).
 type RequestHeader struct {
@@ -93,4 +96,38 @@ func AppendResponseHeader(dst []byte, correlationID int32, tagBuffer bool) []byt
 // FinishFrame writes the size of a frame into its first four bytes; more is what follows outside the slice.
 func FinishFrame(frame []byte, more int) {
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4+more))
+}
+
+// AppendRequestHeader appends the four size bytes, still zero, and the header of a request: version 2, with an empty tag
+// buffer, where flexible, else version 1. FinishFrame fills the size in once the body follows.
+func AppendRequestHeader(dst []byte, h RequestHeader, flexible bool) []byte {
+	dst = append(dst, 0, 0, 0, 0)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(h.Key))
+	dst = binary.BigEndian.AppendUint16(dst, uint16(h.Version))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(h.CorrelationID))
+	if h.ClientID == nil {
+		dst = binary.BigEndian.AppendUint16(dst, 0xffff)
+	} else {
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(*h.ClientID)))
+		dst = append(dst, *h.ClientID...)
+	}
+	if flexible {
+		dst = append(dst, 0)
+	}
+	return dst
+}
+
+// ParseResponseHeader splits the body of a response frame into its correlation id and the response's body, which aliases
+// frame.
+func ParseResponseHeader(frame []byte, tagBuffer bool) (correlationID int32, body []byte, err error) {
+	if len(frame) < 4 {
+		return 0, nil, errShortResponse
+	}
+	correlationID, body = int32(binary.BigEndian.Uint32(frame)), frame[4:]
+	if tagBuffer {
+		if body, err = skipTags(body); err != nil {
+			return 0, nil, errShortResponse
+		}
+	}
+	return correlationID, body, nil
 }
