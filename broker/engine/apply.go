@@ -49,7 +49,7 @@ func (e *Engine) applySettings(now time.Time, image *metadata.Image, delta metad
 // applyOffsetsTopic loads the partitions of __consumer_offsets that this broker has begun to lead, and unloads the others.
 func (e *Engine) applyOffsetsTopic(image *metadata.Image, delta metadata.Delta) {
 	for _, t := range delta.Topics {
-		name := ""
+		var name string
 		if t.After != nil {
 			name = t.After.Name
 		} else {

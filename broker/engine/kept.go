@@ -99,7 +99,7 @@ func (e *Engine) keepMetadata(now time.Time) {
 	}
 	e.keeping = true
 	e.keepDue = now.Add(keepInterval)
-	state := keptState{e.role.log.chain.Tail(), e.incarnation, e.Image()}
+	state := keptState{e.role.log.tail, e.incarnation, e.Image()}
 	e.lanes.add(LaneDisk, func(context.Context) Completion {
 		err := storeKept(e.fs, e.config.LogDirs[0], state)
 		return func(time.Time) {

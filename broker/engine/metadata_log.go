@@ -24,9 +24,11 @@ type metadataLog struct {
 	retention time.Duration
 	logger    *slog.Logger
 
-	entries   int       // since the last snapshot
-	bytes     int       // of their records
-	firstSeen time.Time // of the first of them
+	// What follows belongs to whoever calls Step.
+	tail      chain.Position // behind the last entry that is in the image
+	entries   int            // since the last snapshot
+	bytes     int            // of their records
+	firstSeen time.Time      // of the first of them
 }
 
 // When a snapshot is due: whichever comes first.
@@ -79,7 +81,11 @@ func (l *metadataLog) catchUp(
 		l.epoch = int64(epoch)
 		fold := &imageFold{image: image()} // as of now: an entry that was in flight may have come before
 		err := l.refresh(ctx, fold)
-		return func(now time.Time) { done(now, fold.image, err) }
+		tail := l.chain.Tail()
+		return func(now time.Time) {
+			l.tail = tail
+			done(now, fold.image, err)
+		}
 	}
 }
 
@@ -108,11 +114,12 @@ func (l *metadataLog) append(now time.Time, records []metadata.Record, done func
 			size += len(body)
 			raw = append(raw, body)
 		}
-		_, outcome, err := l.chain.Append(ctx, now, l.epoch, raw)
+		entry, outcome, err := l.chain.Append(ctx, now, l.epoch, raw)
 		if outcome != object.Done {
 			return func(now time.Time) { done(now, fmt.Errorf("append a metadata entry: %s: %w", outcome, err)) }
 		}
 		return func(now time.Time) {
+			l.tail = entry.Position()
 			if l.entries == 0 {
 				l.firstSeen = now
 			}
@@ -131,7 +138,7 @@ func (l *metadataLog) snapshotDue(now time.Time) bool {
 // snapshot stores image, which is the state at the chain's tail, and trims what lies too far behind it.
 func (l *metadataLog) snapshot(now time.Time, image *metadata.Image) func(context.Context) Completion {
 	l.entries, l.bytes = 0, 0
-	at := l.chain.Tail()
+	at := l.tail
 	return func(ctx context.Context) Completion {
 		err := l.chain.Snapshot(ctx, now, at, image.Snapshot())
 		if err == nil {

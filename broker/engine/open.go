@@ -159,9 +159,14 @@ func (e *Engine) directories() []string {
 
 // offlineDirectories are the ids of the log directories that have failed.
 func (e *Engine) offlineDirectories() []string {
+	if len(e.logs.Offline()) == 0 {
+		return nil
+	}
 	var ids []string
-	for _, d := range e.logs.Offline() {
-		ids = append(ids, d)
+	for _, d := range e.logs.Dirs() {
+		if d.Err != nil {
+			ids = append(ids, d.ID.String())
+		}
 	}
 	return ids
 }

@@ -53,14 +53,14 @@ func (r *controllerRole) init(e *Engine, o Options, former string, link *chain.C
 	seed := func() *rand.Rand { return rand.New(rand.NewPCG(e.random.Uint64(), e.random.Uint64())) }
 	r.core = controller.New(controller.Options{ClusterID: e.clusterID, Config: o.Config, Rand: seed()})
 	r.log = &metadataLog{
-		chain: link, retention: time.Duration(o.Config.MetadataLogRetentionMs) * time.Millisecond, logger: e.logger,
+		chain: link, tail: link.Tail(), retention: time.Duration(o.Config.MetadataLogRetentionMs) * time.Millisecond, logger: e.logger,
 	}
 	return r.lease.init(r, o, former, seed())
 }
 
 // begin lets the lease know the chain's end: from now on this broker is a candidate.
 func (r *controllerRole) begin(now time.Time) {
-	r.lease.event(now, lease.ChainTail{Epoch: r.log.chain.Tail().Epoch})
+	r.lease.event(now, lease.ChainTail{Epoch: r.log.tail.Epoch})
 }
 
 // Quorum describes the controller; see api.Controller.
