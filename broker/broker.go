@@ -202,7 +202,7 @@ func bootID() string {
 // seededRand is a generator that nobody can guess.
 func seededRand() *mathrand.Rand {
 	var seed [32]byte
-	rand.Read(seed[:]) //nolint:errcheck // never fails: the standard library ends the program instead
+	rand.Read(seed[:])
 	return mathrand.New(mathrand.NewChaCha8(seed))
 }
 

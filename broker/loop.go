@@ -63,12 +63,9 @@ func (l *loop) run(ctx context.Context) {
 }
 
 func (l *loop) start(ctx context.Context, task engine.Task) {
-	l.tasks.Add(1)
-	go func() {
-		defer l.tasks.Done()
-		f := finished{lane: task.Lane, complete: task.Run(ctx)}
-		l.results <- f
-	}()
+	l.tasks.Go(func() {
+		l.results <- finished{lane: task.Lane, complete: task.Run(ctx)}
+	})
 }
 
 // drain takes back the tasks that are still out, without acting on them.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -110,12 +111,9 @@ type topicRef struct {
 type leaderHints []wire.BrokerID
 
 func (h *leaderHints) add(id wire.BrokerID) {
-	for _, known := range *h {
-		if known == id {
-			return
-		}
+	if !slices.Contains(*h, id) {
+		*h = append(*h, id)
 	}
-	*h = append(*h, id)
 }
 
 // endpoints are the addresses of the brokers that were added and are known.

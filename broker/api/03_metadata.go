@@ -90,11 +90,6 @@ func checkTopicRefs(request *kmsg.MetadataRequest) wire.Code {
 	return wire.None
 }
 
-// sameRef tells whether a topic was named before.
-func sameRef(a, b kmsg.MetadataRequestTopic) bool {
-	return a.TopicID == b.TopicID && deref(a.Topic) == deref(b.Topic)
-}
-
 // lookupTopic finds a topic by its id where there is one, else by its name.
 func lookupTopic(image *metadata.Image, ref kmsg.MetadataRequestTopic) *metadata.Topic {
 	if id := wire.TopicID(ref.TopicID); !id.IsZero() {

@@ -94,7 +94,7 @@ func notAList(resource Resource, op Op) error {
 
 func changeList(value string, op Op) string {
 	list := slices.DeleteFunc(strings.Split(value, ","), func(m string) bool { return m == "" })
-	for _, member := range strings.Split(*op.Value, ",") {
+	for member := range strings.SplitSeq(*op.Value, ",") {
 		switch {
 		case op.Type == Subtract:
 			list = slices.DeleteFunc(list, func(m string) bool { return m == member })

@@ -79,7 +79,7 @@ func members(allowed ...string) check {
 	return check{unique: true, failList: func(name string, list []string) error {
 		for _, member := range list {
 			if member == "" {
-				return fmt.Errorf("Configuration '%s' values must not be empty.", name) //nolint:staticcheck // Kafka's own text
+				return fmt.Errorf("Configuration '%s' values must not be empty.", name) //nolint:staticcheck,revive // Kafka's own text
 			}
 			if len(allowed) > 0 {
 				if err := one.fail(name, member); err != nil {

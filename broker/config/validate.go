@@ -137,7 +137,7 @@ func validateThreads(before, after *Broker) error {
 	for _, name := range []string{"num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads"} {
 		was, _ := strconv.Atoi(before.values[name])
 		is, _ := strconv.Atoi(after.values[name])
-		why := ""
+		var why string
 		switch {
 		case is < was/2:
 			why = fmt.Sprintf("value should be at least half the current value %d", was)
@@ -207,7 +207,7 @@ func (g groupRange) check(b *Broker, value int64) error {
 	}
 	low, _ := strconv.ParseInt(b.values[g.low], 10, 64)
 	if value < low || value > high {
-		return fmt.Errorf("%s must be in the range %d to %d inclusive.", g.name, low, high) //nolint:staticcheck // Kafka's own text
+		return fmt.Errorf("%s must be in the range %d to %d inclusive.", g.name, low, high) //nolint:staticcheck,revive // Kafka's own text
 	}
 	return nil
 }

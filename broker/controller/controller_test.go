@@ -87,14 +87,14 @@ func TestTopicsAreJudgedUnderTheDynamicConfigsOfBrokers(t *testing.T) {
 
 func TestConfigsAreBounded(t *testing.T) {
 	c := oneBroker(t)
-	any := metadata.ConfigResource{Type: metadata.BrokerResource}
-	if r := setConfig(c, any, "x", strings.Repeat("x", configValueMax)); r.Code != wire.None {
+	all := metadata.ConfigResource{Type: metadata.BrokerResource}
+	if r := setConfig(c, all, "x", strings.Repeat("x", configValueMax)); r.Code != wire.None {
 		t.Errorf("longest value: %v", r)
 	}
-	if r := setConfig(c, any, "x", strings.Repeat("x", configValueMax+1)); r.Code != wire.InvalidConfig {
+	if r := setConfig(c, all, "x", strings.Repeat("x", configValueMax+1)); r.Code != wire.InvalidConfig {
 		t.Errorf("longer value: %v", r)
 	}
-	many := metadata.ResourceOps{Resource: any}
+	many := metadata.ResourceOps{Resource: all}
 	for range requestRecordsMax + 1 {
 		many.Ops = append(many.Ops, metadata.ConfigOp{Name: "x", Op: metadata.DeleteConfig})
 	}

@@ -120,10 +120,11 @@ func TestPlacementDependsOnTheSeedAlone(t *testing.T) {
 	}
 	same, different := 0, 0
 	for seed := range uint64(20) {
-		if fmt.Sprint(place(seed)) == fmt.Sprint(place(seed)) {
+		placed := fmt.Sprint(place(seed))
+		if again := fmt.Sprint(place(seed)); placed == again {
 			same++
 		}
-		if fmt.Sprint(place(seed)) != fmt.Sprint(place(seed+1)) {
+		if placed != fmt.Sprint(place(seed+1)) {
 			different++
 		}
 	}

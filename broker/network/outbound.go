@@ -141,7 +141,7 @@ func readRange(r vfs.Range, b []byte) (int, error) {
 	if n > 0 {
 		return n, nil
 	}
-	if err == nil || err == io.EOF {
+	if err == nil || errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
 	return 0, fmt.Errorf("read %w: %w", errFile, err)

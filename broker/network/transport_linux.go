@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -100,9 +101,9 @@ func (t *tcpTransport) writeSome(fd uintptr) bool {
 		} else {
 			err = t.sendCopy(int(fd), r)
 		}
-		switch err {
-		case nil, unix.EINTR:
-		case unix.EAGAIN:
+		switch {
+		case err == nil, errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
 			t.startTimer()
 			return false
 		default:

@@ -227,8 +227,7 @@ func failed(err error, logStart wire.Offset) ProduceResult {
 	default:
 		result.LogStartOffset = logStart
 	}
-	var invalid *record.Error
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*record.Error](err); ok {
 		result.Message, result.RecordErrors = invalid.Message, invalid.Records
 		if invalid.Early {
 			result.LogStartOffset = wire.NoOffset

@@ -233,14 +233,14 @@ func TestBO015ForgettingByTheZeroID(t *testing.T) {
 func TestBO017EveryPartitionHasItsTurn(t *testing.T) {
 	s := &session{t: t, cache: replica.NewFetchSessionCache(10, counter())}
 	all := []int32{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
-	asked, _ := s.fetch(replica.SessionRequest{Partitions: ask(all...)}, 5, map[int32]int64{0: 10})
+	s.fetch(replica.SessionRequest{Partitions: ask(all...)}, 5, map[int32]int64{0: 10})
 	served := map[int32]bool{}
 	for range all {
 		f, code := s.cache.Begin(start, replica.SessionRequest{ID: s.id, Epoch: s.epoch})
 		if code != wire.None {
 			t.Fatal(code)
 		}
-		asked = partitionsOf(f)
+		asked := partitionsOf(f)
 		f.Answer(start, answers(f, 5, map[int32]int64{asked[0]: 10}))
 		s.epoch++
 		served[asked[0]] = true

@@ -41,7 +41,7 @@ func content(t testing.TB, m vfs.FS, name string) string {
 	size, err := file.Size()
 	ok(t, err)
 	b := make([]byte, size)
-	if _, err = file.ReadAt(b, 0); err != io.EOF {
+	if _, err = file.ReadAt(b, 0); !errors.Is(err, io.EOF) {
 		ok(t, err)
 	}
 	return string(b)

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -227,7 +228,7 @@ func (m *Mem) RemoveAll(name string) error {
 	if err == nil && dir.entries[base] != nil {
 		m.removeTreeLocked(dir, base)
 	}
-	if err != nil && err != fs.ErrNotExist {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return pathError("removeall", name, err)
 	}
 	return nil

@@ -102,7 +102,7 @@ func (OS) Usage(name string) (Usage, error) {
 	if err := unix.Statfs(name, &st); err != nil {
 		return Usage{}, &os.PathError{Op: "statfs", Path: name, Err: err}
 	}
-	block := int64(st.Bsize)
+	block := st.Bsize
 	return Usage{Total: int64(st.Blocks) * block, Free: int64(st.Bavail) * block}, nil
 }
 

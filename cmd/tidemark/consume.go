@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -210,12 +211,7 @@ func (f *consumeFlags) ends(ctx context.Context, admin *kadm.Client, topics []st
 }
 
 func (f *consumeFlags) wants(partition int32) bool {
-	for _, p := range f.partitions {
-		if p == partition {
-			return true
-		}
-	}
-	return len(f.partitions) == 0
+	return len(f.partitions) == 0 || slices.Contains(f.partitions, partition)
 }
 
 func (e endOffsets) reached() bool { return len(e) == 0 }

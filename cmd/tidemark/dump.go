@@ -118,11 +118,11 @@ func formatOf(path string) format {
 }
 
 func (d *dumper) file(path string) error {
-	print := formatOf(path)
-	if print == nil {
+	dump := formatOf(path)
+	if dump == nil {
 		return fmt.Errorf("%s: not a file of a log: its name is none of *.log, *.index, *.timeindex, *.txnindex, *.snapshot, *-checkpoint, meta.properties", path)
 	}
-	return print(d, path)
+	return dump(d, path)
 }
 
 // fileView is a file that was read at once.

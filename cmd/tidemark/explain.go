@@ -65,8 +65,7 @@ func describe(err error, message string) string {
 
 // codeOf is the protocol's code in err, 0 where there is none.
 func codeOf(err error) int16 {
-	var kafka *kerr.Error
-	if errors.As(err, &kafka) {
+	if kafka, ok := errors.AsType[*kerr.Error](err); ok {
 		return kafka.Code
 	}
 	return 0

@@ -293,7 +293,7 @@ func TestALateAppendLandsOrNotButNeverTwice(t *testing.T) {
 		if outcome, _ := b.append(w, 1, "late"); outcome != object.Unknown {
 			t.Fatalf("outcome is %v", outcome)
 		}
-		rival, seen := b.open(nil, 2)
+		rival, _ := b.open(nil, 2)
 		if refreshFirst { // the rival is faster
 			b.commit(rival, 2, "rival's")
 		}
@@ -311,7 +311,7 @@ func TestALateAppendLandsOrNotButNeverTwice(t *testing.T) {
 		if refreshFirst {
 			want = "[rival's again]"
 		}
-		if _, seen = b.open(nil, 3); fmt.Sprint(seen.records) != want {
+		if _, seen := b.open(nil, 3); fmt.Sprint(seen.records) != want {
 			t.Errorf("the chain holds %v, not %s", seen.records, want)
 		}
 	}

@@ -157,7 +157,7 @@ func (l location) batch(ctx context.Context, p Position) (batch, error) {
 		}
 		if damage != nil {
 			b.damage = damage
-			return b, nil
+			return b, nil //nolint:nilerr // damage is what was found, not what went wrong
 		}
 		b.entries, p = append(b.entries, e), e.Position()
 		for _, r := range e.Records {

@@ -88,7 +88,7 @@ func (f fixture) wants(file vfs.File, text string) {
 	size, err := file.Size()
 	f.ok(err)
 	b := make([]byte, size)
-	if n, err := file.ReadAt(b, 0); err != nil && err != io.EOF || int64(n) != size {
+	if n, err := file.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) || int64(n) != size {
 		f.t.Fatalf("read %d of %d bytes: %v", n, size, err)
 	}
 	if string(b) != text {
@@ -170,7 +170,7 @@ func shortRead(t *testing.T, f fixture) {
 		n    int
 		want error
 	}{{0, 3, io.EOF}, {2, 1, io.EOF}, {3, 0, io.EOF}, {9, 0, io.EOF}} {
-		if n, err := file.ReadAt(b, tt.off); n != tt.n || err != tt.want {
+		if n, err := file.ReadAt(b, tt.off); n != tt.n || !errors.Is(err, tt.want) {
 			t.Fatalf("ReadAt(5 bytes, %d) = %d, %v; want %d, %v", tt.off, n, err, tt.n, tt.want)
 		}
 	}
@@ -358,7 +358,7 @@ func parallel(t *testing.T, f fixture) {
 			b := make([]byte, len(block))
 			for i := range 50 {
 				n, err := file.ReadAt(b, int64(i*len(block)))
-				if err != nil && err != io.EOF || !bytes.Equal(b[:n], block[:n]) {
+				if err != nil && !errors.Is(err, io.EOF) || !bytes.Equal(b[:n], block[:n]) {
 					t.Errorf("block %d shows %q, %v", i, b[:n], err)
 					return
 				}

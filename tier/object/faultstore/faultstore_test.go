@@ -132,7 +132,7 @@ func TestTheSameSeedMakesTheSameFaults(t *testing.T) {
 		}
 		return b.String()
 	}
-	if trace(1) != trace(1) {
+	if first, again := trace(1), trace(1); first != again {
 		t.Error("one seed, two traces")
 	}
 	if trace(1) == trace(2) {
