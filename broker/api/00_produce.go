@@ -21,10 +21,10 @@ func handleProduce(s *Server, c *call, request *kmsg.ProduceRequest) {
 	produce := &replica.ProduceRequest{
 		Acks:        request.Acks,
 		Timeout:     time.Duration(request.TimeoutMillis) * time.Millisecond,
-		ZstdAllowed: request.Version >= produceZstd,
-		SeenCodecs:  &c.Session.SeenCodecs,
-		ByID:        request.Version >= produceTopicID,
-		Partitions:  make([]replica.ProducePartition, 0, len(request.Topics)),
+		ZstdAllowed: request.Version >= produceZstd, HasTransactionalID: request.TransactionID != nil,
+		SeenCodecs: &c.Session.SeenCodecs,
+		ByID:       request.Version >= produceTopicID,
+		Partitions: make([]replica.ProducePartition, 0, len(request.Topics)),
 	}
 	for i := range request.Topics {
 		t := &request.Topics[i]

@@ -32,9 +32,7 @@ type FetchRequest struct {
 	MinBytes     int32
 	MaxBytes     int32 // capped by fetch.max.bytes
 	Isolation    Isolation
-	// ZstdAllowed says nothing here: Kafka 4.4 serves zstd to every version of Fetch, and so do we (BO-030).
-	ZstdAllowed bool
-	Partitions  []FetchPartition
+	Partitions   []FetchPartition
 }
 
 // FetchPartition is what is asked of one partition.
