@@ -38,7 +38,6 @@ type appendSummary struct {
 	first, last wire.Offset
 	maxTime     int64
 	appendTime  bool
-	producers   int // batches with a producer id
 }
 
 // AppendAsLeader appends whole, validated batches (record.Validate) with the next offsets. It patches base offset and
@@ -95,7 +94,11 @@ func (l *Log) checkProducersLocked(batches []byte, origin Origin) (info AppendIn
 			if producers > 1 {
 				return info, false, wire.NewError(wire.InvalidRecord, "several batches with a producer id")
 			}
-			if known, ok := l.producers.duplicate(b); ok {
+			known, ok, err := l.duplicateLocked(b)
+			if err != nil {
+				return info, false, err
+			}
+			if ok {
 				return AppendInfo{
 					First: known.first(), Last: known.last, MaxTimestamp: known.timestamp, LogAppendTime: appendTimeOf(b, known.timestamp),
 					LogStart: l.StartOffset(), Duplicate: true,

@@ -103,7 +103,7 @@ func restoreProducers(entries []ProducerSnapshotEntry, nowMs int64) producerStat
 		if from.LastOffset >= 0 {
 			e.add(producerBatch{last: from.LastOffset, timestamp: from.LastTimestamp, lastSequence: from.LastSequence, delta: from.OffsetDelta})
 		}
-		e.lastTimestamp, e.seen = from.LastTimestamp, nowMs
+		e.lastTimestamp, e.seen, e.restored = from.LastTimestamp, nowMs, true
 		s.entries[from.ID] = e
 		if e.txnStart != wire.NoOffset {
 			s.open = append(s.open, transaction{producer: from.ID, first: e.txnStart, last: wire.NoOffset})

@@ -26,6 +26,10 @@ type producerBatch struct {
 	delta        int32 // last offset minus first
 }
 
+func batchOf(b record.Batch) producerBatch {
+	return producerBatch{last: b.LastOffset(), timestamp: b.MaxTimestamp(), lastSequence: b.LastSequence(), delta: b.LastOffsetDelta()}
+}
+
 func (b producerBatch) first() wire.Offset { return b.last - wire.Offset(b.delta) }
 
 // firstSequence counts back from the last, wrapping below 0.
@@ -44,6 +48,7 @@ type producerEntry struct {
 	coordinatorEpoch int32
 	epoch            wire.ProducerEpoch
 	kept             int8
+	restored         bool                       // from a snapshot: the log may hold batches before those that are kept
 	batches          [batchesKept]producerBatch // the first kept ones, oldest first
 }
 
@@ -63,7 +68,7 @@ func (e *producerEntry) lastSequence() int32 {
 
 func (e *producerEntry) setEpoch(epoch wire.ProducerEpoch) {
 	if e.epoch != epoch {
-		e.epoch, e.kept = epoch, 0
+		e.epoch, e.kept, e.restored = epoch, 0, false
 	}
 }
 
@@ -71,6 +76,7 @@ func (e *producerEntry) add(b producerBatch) {
 	if e.kept == batchesKept {
 		copy(e.batches[:], e.batches[1:])
 		e.kept--
+		e.restored = false
 	}
 	e.batches[e.kept] = b
 	e.kept++
@@ -186,7 +192,7 @@ func (s *producerState) apply(b record.Batch, marker *record.EndTxnMarker, nowMs
 		e.lastTimestamp = b.MaxTimestamp()
 		return s.end(id, e, b.LastOffset())
 	}
-	e.add(producerBatch{last: b.LastOffset(), timestamp: b.MaxTimestamp(), lastSequence: b.LastSequence(), delta: b.LastOffsetDelta()})
+	e.add(batchOf(b))
 	if b.IsTransactional() && e.txnStart == wire.NoOffset {
 		e.txnStart = b.BaseOffset()
 		s.open = append(s.open, transaction{producer: id, first: b.BaseOffset(), last: wire.NoOffset})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -95,7 +96,7 @@ func (s *segment) largestTime() (int64, error) {
 		return 0, err
 	}
 	defer h.drop()
-	largest, start := record.NoTimestamp, s.base
+	start := s.base
 	e, ok, err := s.lastTime(h)
 	if err != nil {
 		return 0, err
@@ -103,19 +104,12 @@ func (s *segment) largestTime() (int64, error) {
 	if ok {
 		start = s.base + wire.Offset(e.timeOffset())
 	}
-	err = s.walkFrom(h, start, func(b record.Batch, _ int64) (bool, error) {
-		largest = max(largest, b.MaxTimestamp())
-		return false, nil
-	})
+	largest, err := s.scanLargest(h, start)
 	if err != nil {
 		return 0, err
 	}
-	if ok && largest < e.timestamp() {
-		// The index says more than the log: it belongs to something else.
-		if err := s.walkFrom(h, s.base, func(b record.Batch, _ int64) (bool, error) {
-			largest = max(largest, b.MaxTimestamp())
-			return false, nil
-		}); err != nil {
+	if ok && largest < e.timestamp() { // the index says more than the log: it belongs to something else
+		if largest, err = s.scanLargest(h, s.base); err != nil {
 			return 0, err
 		}
 	}
@@ -123,9 +117,19 @@ func (s *segment) largestTime() (int64, error) {
 	return largest, nil
 }
 
+// scanLargest is the largest timestamp of the batches from an offset on.
+func (s *segment) scanLargest(h *handle, from wire.Offset) (int64, error) {
+	largest := record.NoTimestamp
+	err := s.walkFrom(h, from, func(b record.Batch, _ int64) (bool, error) {
+		largest = max(largest, b.MaxTimestamp())
+		return false, nil
+	})
+	return largest, err
+}
+
 // lastTime is the last entry of the time index.
 func (s *segment) lastTime(h *handle) (entry, bool, error) {
-	return s.floorTime(h, int64(^uint64(0)>>1))
+	return s.floorTime(h, math.MaxInt64)
 }
 
 // floorTime is the last entry of the time index with a timestamp of at most ts.
