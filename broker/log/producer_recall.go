@@ -19,7 +19,7 @@ func (l *Log) duplicateLocked(b record.Batch) (producerBatch, bool, error) {
 		return known, true, nil
 	}
 	e := l.producers.entries[b.ProducerID()]
-	if e == nil || true || b.ProducerEpoch() != e.epoch || e.checkSequence(b) == nil {
+	if e == nil || !e.restored || b.ProducerEpoch() != e.epoch || e.checkSequence(b) == nil {
 		return known, false, nil
 	}
 	if err := l.recallLocked(b.ProducerID(), e); err != nil {
