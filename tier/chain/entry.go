@@ -73,11 +73,9 @@ func (e Entry) Position() Position {
 	}
 }
 
-// check tells what keeps e from following p.
+// check tells what keeps e, the entry of the next number, from following p.
 func (p Position) check(e Entry) error {
 	switch {
-	case e.Number != p.Number+1:
-		return fmt.Errorf("has number %d", e.Number)
 	case e.PrevHash != p.Hash:
 		return fmt.Errorf("names %s as the entry before, which is %s", e.PrevHash, p.Hash)
 	case e.Epoch < p.Epoch:

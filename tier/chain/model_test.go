@@ -37,7 +37,7 @@ func (s *truth) Put(ctx context.Context, key string, body object.Body, cond obje
 	if len(s.entries) > 0 {
 		p = s.entries[len(s.entries)-1].Position()
 	}
-	if err := p.check(e); err != nil {
+	if err := p.check(e); err != nil || n != p.Number+1 {
 		s.bad = errors.Join(s.bad, fmt.Errorf("entry %d does not follow: %w", n, err))
 	}
 	s.entries = append(s.entries, e)

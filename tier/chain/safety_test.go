@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
+	"github.com/tidemark-io/tidemark/tier/object/memstore"
 )
 
 // The tests of this file are named by the rules of docs/safety.md. Each fails without the check that it is about.
@@ -193,6 +194,24 @@ func TestSafety03WhatA404Means(t *testing.T) {
 			t.Errorf("entries behind the missing one: %v", err)
 		}
 	})
+	t.Run("a gap is not filled by who has not seen its other side", func(t *testing.T) {
+		b := newBench(t)
+		r, _ := b.open(nil, 1)
+		w, _ := b.open(nil, 1)
+		for i := 1; i <= 5; i++ {
+			b.commit(w, 1, strconv.Itoa(i))
+		}
+		b.remove(b.location().entry(4))
+		if u, err := r.Refresh(t.Context()); err != nil || len(u.Entries) != 3 || !u.More {
+			t.Errorf("%+v, %v", u, err)
+		}
+		if outcome, err := b.append(r, 2, "into the gap"); outcome != object.Lost || !errors.Is(err, ErrFenced) {
+			t.Errorf("append: %v, %v", outcome, err)
+		}
+		if _, err := r.Refresh(t.Context()); !errors.Is(err, ErrHalt) {
+			t.Errorf("refresh: %v", err)
+		}
+	})
 	t.Run("behind the boundary: reload from a snapshot", func(t *testing.T) {
 		b := newBench(t)
 		slow, l := b.open(nil, 2)
@@ -213,6 +232,26 @@ func TestSafety03WhatA404Means(t *testing.T) {
 		}
 		if _ = u.ApplyTo(l); fmt.Sprint(l.records) != "[1 2 3 4 5 6 7 8]" {
 			t.Errorf("the slow reader has %v", l.records)
+		}
+	})
+	t.Run("behind the boundary that moves while the chain is opened", func(t *testing.T) {
+		b, w := setUp()
+		overtaken := false
+		s := faultstore.New(b.store, func(c faultstore.Call) faultstore.Fault {
+			if c.Op == faultstore.Get && !overtaken {
+				overtaken = true
+				for range 3 {
+					b.commit(w, 1, "more")
+					b.snapshot(w)
+				}
+				b.now = b.now.Add(48 * time.Hour)
+				for b.trim(w) < 9 {
+				}
+			}
+			return faultstore.None
+		})
+		if _, l := b.open(s, 2); len(l.records) != 11 {
+			t.Errorf("who opens has %v", l.records)
 		}
 	})
 	t.Run("created since: the list is younger than the look", func(t *testing.T) {
@@ -241,15 +280,14 @@ func TestSafety03WhatA404Means(t *testing.T) {
 	})
 }
 
-// trimmed is a chain of 12 entries with snapshots at 2, 4, ..., 12 whose boundary is at 8, as high as it may be. stopped is
-// a handle of the same writer that was left behind at entry 2.
-func trimmed(t *testing.T) (b *bench, w, stopped *Chain) {
+// trimmed is a chain of 12 entries with snapshots at 2, 4, ..., 12 whose boundary is at 8, as high as it may be. stopped
+// holds a handle for each number up to 12 that was left behind at that tail, all of the same writer.
+func trimmed(t *testing.T) (b *bench, w *Chain, stopped []*Chain) {
 	b = newBench(t)
 	w, _ = b.open(nil, 1)
 	for i := 1; i <= 12; i++ {
-		if i == 3 {
-			stopped, _ = b.open(nil, 1)
-		}
+		left, _ := b.open(nil, 1)
+		stopped = append(stopped, left)
 		b.commit(w, 1, strconv.Itoa(i))
 		if i%2 == 0 {
 			b.snapshot(w)
@@ -267,52 +305,59 @@ func trimmed(t *testing.T) (b *bench, w, stopped *Chain) {
 
 // TestSafety04AStalledWriterNeverWins: its number was used by somebody else and deleted, so the create succeeds.
 func TestSafety04AStalledWriterNeverWins(t *testing.T) {
-	b, w, stopped := trimmed(t)
-	if outcome, err := b.append(stopped, 1, "forgotten"); outcome != object.Unknown || !errors.Is(err, ErrFenced) {
-		t.Errorf("the stalled writer's append is %v: %v", outcome, err)
-	}
-	if outcome, _ := b.append(stopped, 1, "again"); outcome != object.Lost {
-		t.Errorf("it goes on: %v", outcome)
-	}
-	if _, l := b.open(nil, 3); len(l.records) != 12 || slices.Contains(l.records, "forgotten") {
-		t.Errorf("a reader has %v", l.records)
-	}
-	b.commit(w, 1, "13")
-	u, err := stopped.Refresh(t.Context())
-	if err != nil || u.State == nil || stopped.Tail() != w.Tail() {
-		t.Errorf("refresh: %v, at %+v", err, stopped.Tail())
+	for behind := range int64(12) {
+		b, w, handles := trimmed(t)
+		stopped := handles[behind]
+		want := object.Unknown
+		if behind >= 8 {
+			want = object.Lost
+		}
+		if outcome, err := b.append(stopped, 1, "forgotten"); outcome != want || !errors.Is(err, ErrFenced) {
+			t.Errorf("the append of a writer stalled at %d is %v: %v", behind, outcome, err)
+		}
+		if outcome, _ := b.append(stopped, 1, "again"); outcome != object.Lost {
+			t.Errorf("stalled at %d, it goes on: %v", behind, outcome)
+		}
+		if _, l := b.open(nil, 3); len(l.records) != 12 || slices.Contains(l.records, "forgotten") {
+			t.Errorf("stalled at %d: a reader has %v", behind, l.records)
+		}
+		b.commit(w, 1, "13")
+		u, err := stopped.Refresh(t.Context())
+		if err != nil || (u.State != nil) != (behind < 8) || stopped.Tail() != w.Tail() {
+			t.Errorf("stalled at %d: refresh: %v, at %+v", behind, err, stopped.Tail())
+		}
 	}
 }
 
 // TestSafety04WhatLandsBehindTheBoundaryIsIgnored: a put that was delayed for longer than the retention links to the
 // entry before, as the real one did. A reader that was stopped right there must not take it.
 func TestSafety04WhatLandsBehindTheBoundaryIsIgnored(t *testing.T) {
-	b, w, stopped := trimmed(t)
-	p := stopped.Tail()
-	e := Entry{Number: 3, Epoch: 1, Writer: p.Writer, Nonce: "delayed", FirstRecord: p.NextRecord, PrevHash: p.Hash, Records: records("delayed")}
-	e = b.forge(e)
-	b.forge(Entry{Number: 4, Epoch: 1, Writer: p.Writer, Nonce: "d2", FirstRecord: 3, PrevHash: e.hash, Records: records("too")})
-
-	reader, l := &Chain{at: b.location(), tail: p, loaded: true, compared: true, seen: p, opts: b.options(3)}, &ledger{}
-	u, err := reader.Refresh(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _ = u.ApplyTo(l); len(l.records) != 12 || slices.Contains(l.records, "delayed") {
-		t.Errorf("the reader has %v", l.records)
-	}
-	if _, l := b.open(nil, 4); len(l.records) != 12 {
-		t.Errorf("who opens has %v", l.records)
-	}
-	b.trim(w)
-	if keys := b.keys(); slices.Contains(keys, "00000000000000000003.json") {
-		t.Errorf("trim leaves %v", keys)
-	}
-
-	b.put(b.location().entry(3), []byte("rubbish"))
-	reader.tail = p
-	if _, err := reader.Refresh(t.Context()); err != nil {
-		t.Errorf("rubbish behind the boundary: %v", err)
+	for behind := range int64(8) {
+		for _, rubbish := range []bool{false, true} {
+			b, w, stopped := trimmed(t)
+			p, l := stopped[behind].Tail(), &ledger{}
+			b.forge(Entry{
+				Number: p.Number + 1, Epoch: 1, Writer: w.Tail().Writer, Nonce: "delayed",
+				FirstRecord: p.NextRecord, PrevHash: p.Hash, Records: records("delayed"),
+			})
+			if rubbish {
+				b.put(b.location().entry(p.Number+1), []byte("rubbish"))
+			}
+			u, err := stopped[behind].Refresh(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _ = u.ApplyTo(l); len(l.records) != 12 || slices.Contains(l.records, "delayed") {
+				t.Errorf("a reader stopped at %d has %v", behind, l.records)
+			}
+			if _, l := b.open(nil, 4); len(l.records) != 12 {
+				t.Errorf("who opens has %v", l.records)
+			}
+			b.trim(w)
+			if keys := b.keys(); keys[0] != "00000000000000000008.snapshot.json.zst" {
+				t.Errorf("trim leaves %v", keys)
+			}
+		}
 	}
 }
 
@@ -320,7 +365,7 @@ func TestSafety04WhatLandsBehindTheBoundaryIsIgnored(t *testing.T) {
 func TestSafety04TheBoundaryNeverGoesBack(t *testing.T) {
 	b, w, stopped := trimmed(t)
 	b.put(b.location().boundary(2), []byte("{}"))
-	if outcome, _ := b.append(stopped, 1, "forgotten"); outcome != object.Unknown {
+	if outcome, _ := b.append(stopped[2], 1, "forgotten"); outcome != object.Unknown {
 		t.Errorf("the stalled writer's append is %v", outcome)
 	}
 	if _, l := b.open(nil, 3); len(l.records) != 12 {
@@ -366,11 +411,25 @@ func TestSafety04RetentionIsADayAtLeast(t *testing.T) {
 	}
 }
 
+// TestWithoutAnAgeNothingIsTrimmed: a store that does not tell when a snapshot was put.
+func TestWithoutAnAgeNothingIsTrimmed(t *testing.T) {
+	b := newBench(t)
+	b.store = memstore.New(nil)
+	w, _ := b.open(nil, 1)
+	for i := 1; i <= 5; i++ {
+		b.commit(w, 1, strconv.Itoa(i))
+		b.snapshot(w)
+	}
+	if got := b.trim(w); got != 0 {
+		t.Errorf("boundary %d", got)
+	}
+}
+
 // TestSafety04TheBoundaryRestsOnAVerifiedSnapshot: the snapshot that would become the only copy is read back and compared
 // with a replay.
 func TestSafety04TheBoundaryRestsOnAVerifiedSnapshot(t *testing.T) {
-	wrongState := func(b *bench, w *Chain, at Position) {
-		body, err := encodeSnapshot(b.now, at, []byte(`["something else"]`))
+	putSnapshot := func(b *bench, at Position, state string) {
+		body, err := encodeSnapshot(b.now, at, []byte(state))
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -378,32 +437,42 @@ func TestSafety04TheBoundaryRestsOnAVerifiedSnapshot(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		spoil func(b *bench, w *Chain, at Position)
+		spoil func(b *bench, at Position)
 	}{
-		{"another state, well formed", wrongState},
-		{"another entry's", func(b *bench, w *Chain, at Position) {
+		{"another state, well formed", func(b *bench, at Position) { putSnapshot(b, at, `["1","something else"]`) }},
+		{"another entry's", func(b *bench, at Position) {
 			at.Hash[0] ^= 1
-			wrongState(b, w, at)
+			putSnapshot(b, at, `["1","2"]`)
 		}},
-		{"damaged", func(b *bench, w *Chain, at Position) {
-			b.put(b.location().snapshot(at.Number), []byte("rubbish"))
+		{"damaged", func(b *bench, at Position) { b.put(b.location().snapshot(at.Number), []byte("rubbish")) }},
+		{"an entry is damaged", func(b *bench, at Position) { b.put(b.location().entry(at.Number), []byte("rubbish")) }},
+		{"an entry is missing", func(b *bench, at Position) { b.remove(b.location().entry(at.Number)) }},
+		{"an entry was exchanged", func(b *bench, at Position) {
+			b.forge(Entry{Number: 1, Epoch: 1, Writer: at.Writer, Nonce: "another", Records: records("1")})
 		}},
-		{"an entry is damaged", func(b *bench, w *Chain, at Position) {
-			b.put(b.location().entry(at.Number), []byte("rubbish"))
+		{"the boundary can't be created", func(b *bench, at Position) {
+			b.store = faultstore.New(b.store, func(c faultstore.Call) faultstore.Fault {
+				if c.Op == faultstore.Put {
+					return faultstore.Throttle
+				}
+				return faultstore.None
+			})
 		}},
-		{"an entry is missing", func(b *bench, w *Chain, at Position) { b.remove(b.location().entry(at.Number)) }},
 	} {
 		b := newBench(t)
 		w, _ := b.open(nil, 1)
 		var first Position
-		for i := 1; i <= 4; i++ {
+		for i := 1; i <= 8; i++ {
 			b.commit(w, 1, strconv.Itoa(i))
-			b.snapshot(w)
-			if i == 1 {
+			if i%2 == 0 {
+				b.snapshot(w)
+			}
+			if i == 2 {
 				first = w.Tail()
 			}
 		}
-		c.spoil(b, w, first)
+		c.spoil(b, first)
+		w.at.store = b.store
 		before := b.keys()
 		b.now = b.now.Add(48 * time.Hour)
 		if boundary, err := w.Trim(t.Context(), b.now, MinRetention, freshLedger); err == nil || boundary != 0 {
@@ -483,6 +552,11 @@ func TestADamagedSnapshotIsPassedOver(t *testing.T) {
 		}
 	}
 	b, _, _ := trimmed(t)
+	old, err := encodeSnapshot(b.now, Position{Number: 6, Epoch: 1}, []byte(`[]`)) // left over, behind the boundary
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.put(b.location().snapshot(6), old)
 	for _, n := range []int64{8, 10, 12} {
 		b.put(b.location().snapshot(n), []byte("rubbish"))
 	}
@@ -552,15 +626,13 @@ func TestSafety08WhatWasSeenMustBeThere(t *testing.T) {
 	try("the bucket was emptied, to a newcomer", true, Position{})
 }
 
-// TestSafety08AHandleRemembersWhatItSaw: the same without a restart.
+// TestSafety08AHandleRemembersWhatItSaw: the same without a restart, where the bucket is exchanged for another one.
 func TestSafety08AHandleRemembersWhatItSaw(t *testing.T) {
-	b, w, _ := trimmed(t)
-	for _, n := range []int64{11, 12} {
-		b.remove(b.location().entry(n))
-		b.remove(b.location().snapshot(n))
-	}
-	w.tail = Position{Number: 1, Epoch: 1} // as if it had been slow: it has to reload
-	w.compared = false
+	b := newBench(t)
+	w, _ := b.open(nil, 1)
+	b.commit(w, 9, "a")
+	other, _, _ := trimmed(t) // longer, trimmed, of lower epochs
+	w.at.store = other.store
 	if _, err := w.Refresh(t.Context()); !errors.Is(err, ErrHalt) {
 		t.Error(err)
 	}

@@ -197,9 +197,8 @@ func (l location) mustHold(ctx context.Context, tail, seen Position) error {
 	switch {
 	case seen.Number == 0:
 		return nil
-	case tail.Number < seen.Number || tail.Epoch < seen.Epoch:
-		return halt(seen.Number, fmt.Errorf("epoch %d was seen before, the chain ends at %d, epoch %d",
-			seen.Epoch, tail.Number, tail.Epoch))
+	case tail.Epoch < seen.Epoch:
+		return halt(tail.Number, fmt.Errorf("the chain ends with epoch %d, and %d was seen before", tail.Epoch, seen.Epoch))
 	}
 	body, _, readErr := object.Read(ctx, l.store, l.entry(seen.Number), EntryBytesMax)
 	if readErr != nil && !errors.Is(readErr, object.ErrNotExist) {
@@ -211,10 +210,8 @@ func (l location) mustHold(ctx context.Context, tail, seen Position) error {
 		return err
 	case s.boundary >= seen.Number:
 		return nil // deleted, or rubbish that has landed there
-	case readErr != nil:
-		return halt(seen.Number, errors.New("seen before, and missing now"))
-	case sha256.Sum256(body) != seen.Hash:
-		return halt(seen.Number, errors.New("another one was seen there before"))
+	case sha256.Sum256(body) != seen.Hash: // that of nothing is another one too
+		return halt(seen.Number, fmt.Errorf("not the one that was seen before; the chain ends at %d", tail.Number))
 	}
 	return nil
 }

@@ -1,0 +1,108 @@
+package lease
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/tidemark-io/tidemark/tier/object"
+)
+
+// fresh is a candidate that has found no lease, and the write by which it tries to get it.
+func fresh(t *testing.T) (*Lease, Action) {
+	t.Helper()
+	nonce := 0
+	l, err := New(Config{
+		ClusterID: "cluster", Broker: 1, Incarnation: "a", TTL: 6 * time.Second, Renew: time.Second,
+		Nonce:  func() string { nonce++; return strconv.Itoa(nonce) },
+		Jitter: func(time.Duration) time.Duration { return 0 },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := l.Step(at(0), ChainTail{0}); a.Op != OpRead {
+		t.Fatalf("begins with %+v", a)
+	}
+	a := l.Step(at(0), ReadDone{})
+	if a.Op != OpWrite || a.Condition.Kind != object.Absent {
+		t.Fatalf("goes on with %+v", a)
+	}
+	return l, a
+}
+
+func carriedOut(a Action, token string) WriteDone {
+	return WriteDone{Outcome: object.Done, Record: &a.Record, Token: object.Token(token)}
+}
+
+// TestResignedWhileARequestIsOnItsWay: the role ends at once, and what the request brings is given up.
+func TestResignedWhileARequestIsOnItsWay(t *testing.T) {
+	for _, renewing := range []bool{false, true} {
+		l, a := fresh(t)
+		if renewing {
+			l.Step(at(100), carriedOut(a, "t1"))
+			if a = l.Step(at(1000), Tick{}); a.Op != OpWrite || a.Record.State != Held {
+				t.Fatalf("renews by %+v", a)
+			}
+		}
+		if b := l.Step(at(1100), Resign{time.Hour}); b.Op != OpNone {
+			t.Errorf("renewing %v: two requests at once: %+v", renewing, b)
+		}
+		if epoch, ok := l.Holds(at(1100)); ok {
+			t.Errorf("renewing %v: resigned, and holds epoch %d", renewing, epoch)
+		}
+		b := l.Step(at(1200), carriedOut(a, "t2"))
+		if b.Op != OpWrite || b.Record.State != Released || b.Condition != object.IfMatch("t2") {
+			t.Errorf("renewing %v: then %+v", renewing, b)
+		}
+		if epoch, ok := l.Holds(at(1200)); ok {
+			t.Errorf("renewing %v: resigned, and holds epoch %d", renewing, epoch)
+		}
+	}
+}
+
+// TestAnAnswerThatComesTooLateCountsForNothing: the holder has fallen meanwhile and looks first.
+func TestAnAnswerThatComesTooLateCountsForNothing(t *testing.T) {
+	l, a := fresh(t)
+	l.Step(at(100), carriedOut(a, "t1"))
+	a = l.Step(at(1000), Tick{})
+	if b := l.Step(at(5000), Tick{}); b.Op != OpNone {
+		t.Errorf("while the renewal is on its way: %+v", b)
+	}
+	if b := l.Step(at(5100), carriedOut(a, "t2")); b.Op != OpRead {
+		t.Errorf("after the late answer: %+v", b)
+	}
+	if epoch, ok := l.Holds(at(5100)); ok {
+		t.Errorf("holds epoch %d", epoch)
+	}
+}
+
+// TestFM08EachLapseDoublesThePause: a store whose answers come after the ttl.
+func TestFM08EachLapseDoublesThePause(t *testing.T) {
+	l, a := fresh(t)
+	now := at(0)
+	var pauses []int
+	for range 8 {
+		now = now.Add(7 * time.Second)
+		if b := l.Step(now, carriedOut(a, a.Record.Nonce)); b.Op != OpRead {
+			t.Fatalf("after a lapse: %+v", b)
+		}
+		lapsed := now
+		a = l.Step(now, ReadDone{Record: &a.Record, Token: object.Token(a.Record.Nonce)})
+		for a.Op != OpWrite {
+			wake, ok := l.NextWake()
+			if !ok {
+				t.Fatal("waits for ever")
+			}
+			now = wake
+			if a = l.Step(now, Tick{}); a.Op == OpRead {
+				current, _ := l.Current()
+				a = l.Step(now, ReadDone{Record: &current, Token: object.Token(current.Nonce)})
+			}
+		}
+		pauses = append(pauses, int(now.Sub(lapsed)/time.Second))
+	}
+	if got := fmt.Sprint(pauses); got != "[1 2 4 8 16 32 60 60]" {
+		t.Errorf("pauses in seconds: %s", got)
+	}
+}
