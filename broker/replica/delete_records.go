@@ -40,6 +40,12 @@ func (m *Manager) DeleteRecords(now time.Time, r *DeleteRecordsRequest, done fun
 		op.waits = append(op.waits, deleteWait{row: i, partition: p, offset: offset})
 		keys = append(keys, p)
 	}
+	if len(op.waits) > 0 {
+		// What was answered stays deleted after a kill. A checkpoint that can't be written takes its directory offline.
+		if err := m.logs.Checkpoint(); err != nil {
+			m.logger.Error("log start offsets can't be written", "err", err)
+		}
+	}
 	m.park(now, &m.deletes, op, keys, now.Add(r.Timeout))
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/replica"
+	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
@@ -269,5 +270,20 @@ func TestBO084TrimToTheEndAndRestart(t *testing.T) {
 	}
 	if got := r.produce("t", -1, r.batchOf(1, 10)).now(); got.BaseOffset != 5 {
 		t.Fatalf("%+v", got)
+	}
+}
+
+// FM-32: what DeleteRecords has answered a kill does not bring back, unlike in Kafka.
+func TestFM32DeletedRecordsStayDeletedAfterAKill(t *testing.T) {
+	r := newRig(t)
+	r.create("t", topic{})
+	r.put("t", 5)
+	if got := r.deleteRecords("t", 3).now(); got.Code != wire.None || got.LowWatermark != 3 {
+		t.Fatalf("%+v", got)
+	}
+	r.fs = r.fs.(*vfs.Mem).ProcessCrashClone()
+	r.open()
+	if first := r.list("t", -2); first.Offset != 3 {
+		t.Fatalf("earliest is %+v after the kill, want 3", first)
 	}
 }
