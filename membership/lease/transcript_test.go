@@ -55,7 +55,7 @@ func (tr *transcript) node(d *datadriven.TestData) string {
 		Nonce:  func() string { tr.nonces++; return "n" + strconv.Itoa(tr.nonces) },
 		Jitter: func(below time.Duration) time.Duration { return below / 2 },
 	}
-	var id, chain, ttl, renew = "", "0", 6000, 1000
+	id, chain, ttl, renew := "", "0", 6000, 1000
 	d.ScanArgs(tr.t, "id", &id)
 	d.MaybeScanArgs(tr.t, "run", &cfg.Incarnation)
 	d.MaybeScanArgs(tr.t, "former", &cfg.Former)

@@ -55,7 +55,7 @@ type Fold interface {
 // Options of a handle.
 type Options struct {
 	Writer Writer        // who appends
-	Nonce  func() string // gives a value that nobody has ever used
+	Nonce  func() string // gives a value that nobody has ever used; called by Append and Trim, maybe at once
 	Seen   Position      // the highest position that this broker's disk remembers; Open halts if the chain lacks it
 	Logger *slog.Logger  // for what was survived, as a damaged snapshot; nil: nobody hears of it
 }
@@ -223,18 +223,18 @@ const boundaryTries = 3
 // aboveBoundary makes sure that n was never won before: a number at or below the boundary may have been somebody else's,
 // and deleted while this writer was stopped (safety rule 4).
 func (c *Chain) aboveBoundary(ctx context.Context, n int64) error {
-	var s survey
+	var boundary int64
 	var err error
 	for range boundaryTries {
-		if s, err = c.at.surveyed(ctx, n); err == nil {
+		if boundary, err = c.at.boundaryFrom(ctx, n); err == nil {
 			break
 		}
 	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("entry %d is created, but not compared with the boundary: %w", n, err)
-	case s.boundary >= n:
-		return fmt.Errorf("%w: entry %d lies behind the boundary %d", ErrFenced, n, s.boundary)
+	case boundary > 0:
+		return fmt.Errorf("%w: entry %d lies behind the boundary %d", ErrFenced, n, boundary)
 	}
 	return nil
 }

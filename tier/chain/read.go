@@ -26,9 +26,11 @@ const (
 )
 
 func (l location) entry(n int64) string { return fmt.Sprintf("%s/%020d%s", l.prefix, n, entrySuffix) }
+
 func (l location) snapshot(n int64) string {
 	return fmt.Sprintf("%s/%020d%s", l.prefix, n, snapshotSuffix)
 }
+
 func (l location) boundary(n int64) string {
 	return fmt.Sprintf("%s/%s%020d", l.prefix, boundaryFolder, n)
 }
@@ -110,6 +112,20 @@ func (l location) surveyed(ctx context.Context, after int64) (survey, error) {
 		}
 	}
 	return s, nil
+}
+
+// boundaryFrom is a boundary of at least n, 0 if there is none. It looks into the boundaries' folder only, which holds few
+// objects: every commit asks this.
+func (l location) boundaryFrom(ctx context.Context, n int64) (int64, error) {
+	for info, err := range l.store.List(ctx, l.prefix+"/"+boundaryFolder, l.boundary(n-1)) {
+		if err != nil {
+			return 0, fmt.Errorf("look for boundaries: %w", err)
+		}
+		if what, boundary := l.parse(info.Key); what == boundaryKey {
+			return boundary, nil
+		}
+	}
+	return 0, nil
 }
 
 // fetch reads entry n. What does not decode is read once more, so that a byte that fell over on the way is not taken for

@@ -58,9 +58,10 @@ func TestSafety08AnEmptiedBucketIsNotANewCluster(t *testing.T) {
 		if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) || got.ID != c.want && c.err == nil {
 			t.Errorf("%s: %q, %v; want %q, %v", c.name, got.ID, err, c.want, c.err)
 		}
+		_, before := c.objects[cluster.Key]
 		_, err = s.Head(t.Context(), cluster.Key)
-		if exists := err == nil; exists != (c.want != "" || c.objects["cluster.json"] != "") && c.name != "empty" {
-			t.Errorf("%s: cluster.json exists: %v", c.name, exists)
+		if created := err == nil && !before; created != (c.name == "new broker, new bucket") {
+			t.Errorf("%s: created: %v", c.name, created)
 		}
 	}
 }
