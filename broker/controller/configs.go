@@ -48,16 +48,22 @@ type edit struct {
 }
 
 func (s *step) alter(edits []edit) *metadata.AlterConfigsAnswer {
-	count, operations := map[metadata.ConfigResource]int{}, 0
+	count, operations, text := map[metadata.ConfigResource]int{}, 0, 0
 	for _, e := range edits {
 		count[e.resource]++
 		operations += len(e.ops)
+		for _, op := range e.ops {
+			text += len(op.Name)
+			if op.Value != nil {
+				text += len(*op.Value)
+			}
+		}
 	}
 	answer := &metadata.AlterConfigsAnswer{}
 	for _, e := range edits {
 		var err error
 		switch {
-		case operations > requestRecordsMax:
+		case operations > requestRecordsMax, text > requestTextMax:
 			err = errLargeBatch
 		case count[e.resource] > 1:
 			err = refusal(wire.InvalidRequest, "Each resource must appear at most once.")
@@ -88,6 +94,17 @@ func (s *step) edit(e edit) error {
 		s.add(records...)
 	}
 	return nil
+}
+
+// configText is how long the values of configs in records are.
+func configText(records []metadata.Record) int {
+	n := 0
+	for _, r := range records {
+		if c, ok := r.(*metadata.ConfigRecord); ok && c.Value != nil {
+			n += len(*c.Value)
+		}
+	}
+	return n
 }
 
 // checkResource refuses resources that can have no configs whatever they are, and gives the one to change.

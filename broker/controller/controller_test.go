@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -103,6 +104,38 @@ func TestConfigsAreBounded(t *testing.T) {
 		if row.Result.Code != wire.PolicyViolation {
 			t.Errorf("%v of a request with too many operations: %v", row.Resource, row.Result)
 		}
+	}
+}
+
+// A change is one entry of the chain, and that has a size: what can't fit is refused, or the controller could never commit again.
+func TestConfigsOfOneRequestFitIntoAnEntry(t *testing.T) {
+	c := oneBroker(t)
+	long := strings.Repeat("x", configValueMax)
+	ops := func(n int) (ops metadata.ResourceOps) {
+		ops.Resource = metadata.ConfigResource{Type: metadata.BrokerResource}
+		for i := range n {
+			ops.Ops = append(ops.Ops, metadata.ConfigOp{Name: fmt.Sprint("x", i), Op: metadata.SetConfig, Value: &long})
+		}
+		return ops
+	}
+	for n, want := range map[int]wire.Code{requestTextMax/configValueMax - 1: wire.None, requestTextMax/configValueMax + 1: wire.PolicyViolation} {
+		outcome := c.Step(start, &metadata.IncrementalAlterConfigs{Resources: []metadata.ResourceOps{ops(n)}})
+		if r := outcome.Answer.(*metadata.AlterConfigsAnswer).Resources[0].Result; r.Code != want || (len(outcome.Records) > 0) != (want == wire.None) {
+			t.Errorf("%d long configs: %v, %d records", n, r, len(outcome.Records))
+		}
+	}
+
+	replicas := strings.Repeat("0:0,", 1000) + "0:0"
+	var topics []metadata.NewTopic
+	for i := range 2 * requestTextMax / len(replicas) {
+		topics = append(topics, metadata.NewTopic{
+			Name: fmt.Sprint("t", i), Partitions: 1, ReplicationFactor: 1,
+			Configs: []metadata.ConfigEntry{{Name: "leader.replication.throttled.replicas", Value: &replicas}},
+		})
+	}
+	outcome := c.Step(start, &metadata.CreateTopics{Topics: topics})
+	if r := outcome.Answer.(*metadata.CreateTopicsAnswer).Topics[0].Result; r.Code != wire.PolicyViolation || len(outcome.Records) > 0 {
+		t.Errorf("topics with long configs: %v, %d records", r, len(outcome.Records))
 	}
 }
 

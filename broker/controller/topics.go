@@ -9,10 +9,12 @@ import (
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
-// Kafka's bounds of one request: the partitions that it may ask for, and the records that it may make.
+// Bounds of one request, whose records are committed as one entry. The first two are Kafka's: the partitions that it may ask for,
+// and the records that it may make. The third is for the texts in configs: they are long where a record is else short.
 const (
 	requestPartitionsMax = 10_000
 	requestRecordsMax    = 10_000
+	requestTextMax       = 1 << 20 // bytes; JSON may make six of one
 )
 
 func (s *step) createTopics(change *metadata.CreateTopics) *metadata.CreateTopicsAnswer {
@@ -29,7 +31,7 @@ func (s *step) createTopics(change *metadata.CreateTopics) *metadata.CreateTopic
 			}
 			answer.Topics = append(answer.Topics, created)
 		}
-		if len(s.records) > requestRecordsMax {
+		if len(s.records) > requestRecordsMax || configText(s.records) > requestTextMax {
 			excess = errLargeBatch
 		}
 	}
