@@ -92,11 +92,14 @@ func (l *metadataLog) catchUp(
 func (l *metadataLog) refresh(ctx context.Context, fold chain.Fold) error {
 	for {
 		update, err := l.chain.Refresh(ctx)
-		if err == nil {
-			err = update.ApplyTo(fold)
-		}
-		if err != nil || !update.More {
+		if err != nil {
 			return err
+		}
+		if err := update.ApplyTo(fold); err != nil {
+			return fmt.Errorf("%w: %w", chain.ErrHalt, err)
+		}
+		if !update.More {
+			return nil
 		}
 	}
 }
@@ -130,6 +133,18 @@ func (l *metadataLog) append(now time.Time, records []metadata.Record, done func
 	}
 }
 
+// trim deletes what lies too far behind the snapshots: one snapshot's worth at a time, until there is no more.
+func (l *metadataLog) trim(ctx context.Context, now time.Time) error {
+	last := int64(-1)
+	for {
+		boundary, err := l.chain.Trim(ctx, now, l.retention, func() chain.Fold { return &imageFold{image: metadata.Empty()} })
+		if err != nil || boundary <= last {
+			return err
+		}
+		last = boundary
+	}
+}
+
 // snapshotDue tells whether the entries since the last snapshot are many, large or old.
 func (l *metadataLog) snapshotDue(now time.Time) bool {
 	return l.entries >= snapshotEntries || l.bytes >= snapshotBytes || l.entries > 0 && now.Sub(l.firstSeen) >= snapshotAge
@@ -142,7 +157,7 @@ func (l *metadataLog) snapshot(now time.Time, image *metadata.Image) func(contex
 	return func(ctx context.Context) Completion {
 		err := l.chain.Snapshot(ctx, now, at, image.Snapshot())
 		if err == nil {
-			_, err = l.chain.Trim(ctx, now, l.retention, func() chain.Fold { return &imageFold{image: metadata.Empty()} })
+			err = l.trim(ctx, now)
 		}
 		if err != nil {
 			l.logger.Warn("metadata snapshot or trim is left for the next time", "err", err)

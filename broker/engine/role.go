@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -213,8 +214,13 @@ func (r *controllerRole) elected(now time.Time, epoch wire.LeaderEpoch) {
 		if r.state != preparing {
 			return
 		}
+		if errors.Is(err, chain.ErrHalt) {
+			r.engine.logger.Error("metadata chain is damaged: this broker does not try to be the controller again", "err", err)
+			r.lease.leave(now)
+			return
+		}
 		if err != nil {
-			r.engine.logger.Error("metadata chain can't be read", "err", err)
+			r.engine.logger.Warn("metadata chain can't be read", "err", err)
 			r.lease.resign(now)
 			return
 		}
