@@ -4,12 +4,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
-
-// inboxLimit bounds the changes that wait for the controller. A change beyond it is refused with a retriable code.
-const inboxLimit = 10_000
 
 // submission is a change on its way to the controller.
 type submission struct {
@@ -18,7 +16,8 @@ type submission struct {
 	done     func(metadata.Answer, error)
 }
 
-// inbox holds what connections, and the engine's own parts, want of the controller until the next Step.
+// inbox holds what connections, and the engine's own parts, want of the controller until the next Step. A change that finds it
+// full is refused with a retriable code.
 type inbox struct {
 	mu      sync.Mutex
 	waiting []submission
@@ -27,7 +26,7 @@ type inbox struct {
 func (b *inbox) add(s submission) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(b.waiting) >= inboxLimit {
+	if len(b.waiting) >= config.MetadataQueueMax {
 		return false
 	}
 	b.waiting = append(b.waiting, s)

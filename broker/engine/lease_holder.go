@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/config"
-	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/membership/lease"
 	"github.com/tidemark-io/tidemark/tier/object"
 )
@@ -71,7 +70,7 @@ func (h *leaseHolder) follow(now time.Time) {
 	}
 	if epoch != 0 {
 		h.term = epoch
-		h.role.elected(now, wire.LeaderEpoch(epoch))
+		h.role.elected(epoch)
 	}
 }
 
@@ -81,8 +80,10 @@ func (h *leaseHolder) valid(now time.Time) bool {
 	return ok
 }
 
-// resign gives the lease up; this broker may try for it again.
-func (h *leaseHolder) resign(now time.Time) { h.event(now, lease.Resign{}) }
+// resign gives the lease up; this broker may try for it again after a pause.
+func (h *leaseHolder) resign(now time.Time, pause time.Duration) {
+	h.event(now, lease.Resign{StayOut: pause})
+}
 
 // leave gives the lease up for good.
 func (h *leaseHolder) leave(now time.Time) { h.event(now, lease.Resign{StayOut: -1}) }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -16,15 +15,15 @@ import (
 // metadataPrefix is the chain of the cluster's metadata in the bucket.
 const metadataPrefix = "metadata"
 
-// metadataLog is the chain with the metadata's records in it. Its methods return tasks for LaneChain; only one of them runs at a
-// time.
+// metadataLog is the chain with the metadata's records in it. Its methods return tasks: catchUp and append for LaneChain, of
+// which one runs at a time, snapshot for LaneSnapshot.
 type metadataLog struct {
 	chain     *chain.Chain
-	epoch     int64 // of the entries that are appended
 	retention time.Duration
 	logger    *slog.Logger
 
 	// What follows belongs to whoever calls Step.
+	epoch     int64          // of the entries that are appended
 	tail      chain.Position // behind the last entry that is in the image
 	entries   int            // since the last snapshot
 	bytes     int            // of their records
@@ -72,13 +71,11 @@ func (f *imageFold) Apply(entry chain.Entry) error {
 // State implements chain.Fold.
 func (f *imageFold) State() ([]byte, error) { return f.image.Snapshot(), nil }
 
-// catchUp reads what was added to the chain since, and begins a term under epoch. done gets the image at its end, or as far as
-// it was read before an error.
+// catchUp reads what was added to the chain since. done gets the image at its end, or as far as it was read before an error.
 func (l *metadataLog) catchUp(
-	image func() *metadata.Image, epoch wire.LeaderEpoch, done func(time.Time, *metadata.Image, error),
+	image func() *metadata.Image, done func(time.Time, *metadata.Image, error),
 ) func(context.Context) Completion {
 	return func(ctx context.Context) Completion {
-		l.epoch = int64(epoch)
 		fold := &imageFold{image: image()} // as of now: an entry that was in flight may have come before
 		err := l.refresh(ctx, fold)
 		tail := l.chain.Tail()
@@ -104,30 +101,21 @@ func (l *metadataLog) refresh(ctx context.Context, fold chain.Fold) error {
 	}
 }
 
-// append commits records as one entry. done gets nil only if the entry is in the chain for good.
-func (l *metadataLog) append(now time.Time, records []metadata.Record, done func(time.Time, error)) func(context.Context) Completion {
+// append commits an entry. done gets nil only if it is in the chain for good.
+func (l *metadataLog) append(now time.Time, entry entryPart, done func(time.Time, error)) func(context.Context) Completion {
+	epoch := l.epoch
 	return func(ctx context.Context) Completion {
-		raw := make([]json.RawMessage, 0, len(records))
-		size := 0
-		for _, r := range records {
-			body, err := metadata.MarshalRecord(r)
-			if err != nil {
-				return func(now time.Time) { done(now, err) }
-			}
-			size += len(body)
-			raw = append(raw, body)
-		}
-		entry, outcome, err := l.chain.Append(ctx, now, l.epoch, raw)
+		appended, outcome, err := l.chain.Append(ctx, now, epoch, entry.raw)
 		if outcome != object.Done {
 			return func(now time.Time) { done(now, fmt.Errorf("append a metadata entry: %s: %w", outcome, err)) }
 		}
 		return func(now time.Time) {
-			l.tail = entry.Position()
+			l.tail = appended.Position()
 			if l.entries == 0 {
 				l.firstSeen = now
 			}
 			l.entries++
-			l.bytes += size
+			l.bytes += entry.bytes
 			done(now, nil)
 		}
 	}
@@ -150,7 +138,7 @@ func (l *metadataLog) snapshotDue(now time.Time) bool {
 	return l.entries >= snapshotEntries || l.bytes >= snapshotBytes || l.entries > 0 && now.Sub(l.firstSeen) >= snapshotAge
 }
 
-// snapshot stores image, which is the state at the chain's tail, and trims what lies too far behind it.
+// snapshot stores image, which is the state at the chain's tail, and trims what lies too far behind it. Commits go on meanwhile.
 func (l *metadataLog) snapshot(now time.Time, image *metadata.Image) func(context.Context) Completion {
 	l.entries, l.bytes = 0, 0
 	at := l.tail

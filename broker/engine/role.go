@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/api"
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/controller"
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -15,22 +17,23 @@ import (
 
 // controllerRole is this broker's part as a candidate for the controller, and as the controller while it holds the lease.
 //
-//	follower   ── lease acquired ──►  preparing: read the chain to its end, commit ControllerElected
-//	preparing  ── committed ───────►  active: judge changes, commit them in groups, one entry in flight
-//	any        ── lease or entry lost ──►  follower: everything that waits gets NOT_CONTROLLER
+//	follower   ── lease acquired ──────►  preparing: read the chain to its end
+//	preparing  ── read ────────────────►  active: judge changes, commit them in groups, one entry in flight
+//	any        ── lease or entry lost ──►  follower: everything that waits for a commit gets NOT_CONTROLLER
 //
-// The lease only decides who tries; the chain decides who wins.
+// The first entry of a term begins with ControllerElected and takes along what has waited for a controller. The lease only
+// decides who tries; the chain decides who wins.
 type controllerRole struct {
 	engine *Engine
 	core   *controller.Controller
 	log    *metadataLog
 	lease  leaseHolder
 
-	state    roleState
-	queued   []metadata.Record // judged, not yet in an entry
-	inFlight bool              // an entry is on its way, or the chain is being read
-	waiters  []waiter          // in the order in which they were judged
-	parked   []submission      // came in while there was no controller
+	state       roleState
+	queued      []entryPart // judged, not yet in an entry
+	queuedBytes int
+	waiters     []waiter     // in the order in which they were judged
+	parked      []submission // came in while there was no controller
 }
 
 type roleState int8
@@ -40,6 +43,13 @@ const (
 	preparing
 	active
 )
+
+// entryPart is what one change makes: its records are never spread over two entries, since a crash could come between them.
+type entryPart struct {
+	records []metadata.Record
+	raw     []json.RawMessage
+	bytes   int
+}
 
 // waiter is an answer that becomes true when the metadata is committed up to offset.
 type waiter struct {
@@ -78,30 +88,66 @@ func (e *Engine) Quorum() api.Quorum {
 	return q
 }
 
-// entryRecordsMax bounds the records of one entry, and so its size.
-const entryRecordsMax = 4096
+// queueBytesMax bounds the records that wait for the entry in flight: a store that hangs must not fill the memory.
+const queueBytesMax = 16 * config.MetadataEntryBytesMax
 
 // submit judges a change, or keeps it until there is a controller.
 func (r *controllerRole) submit(now time.Time, s submission) {
 	switch {
 	case !s.deadline.After(now):
 		s.done(nil, wire.RequestTimedOut)
-	case r.state != active && len(r.parked) < inboxLimit:
-		r.parked = append(r.parked, s)
+	case len(r.parked) >= config.MetadataQueueMax, len(r.waiters) >= config.MetadataQueueMax, r.queuedBytes >= queueBytesMax:
+		s.done(nil, wire.RequestTimedOut) // as the inbox
 	case r.state != active:
-		s.done(nil, wire.NotController)
+		r.parked = append(r.parked, s)
 	default:
 		outcome := r.core.Step(now, s.change)
-		r.queued = append(r.queued, outcome.Records...)
+		r.enqueue(outcome.Records)
 		r.waiters = append(r.waiters, waiter{outcome.Offset, outcome.Answer, s.deadline, s.done})
 	}
+}
+
+// enqueue records for the next entry.
+func (r *controllerRole) enqueue(records []metadata.Record) {
+	if len(records) == 0 {
+		return
+	}
+	part := entryPart{records: records, raw: make([]json.RawMessage, len(records))}
+	for i, record := range records {
+		raw, err := metadata.MarshalRecord(record)
+		if err != nil {
+			panic("engine: the controller made a record that is no JSON: " + err.Error())
+		}
+		part.raw[i] = raw
+		part.bytes += len(raw)
+	}
+	r.queued = append(r.queued, part)
+	r.queuedBytes += part.bytes
+}
+
+// nextEntry takes from the queue what goes into one entry: the first part, and as many more as stay within its size.
+func (r *controllerRole) nextEntry() entryPart {
+	var entry entryPart
+	n := 0
+	for _, part := range r.queued {
+		if n > 0 && entry.bytes+part.bytes > config.MetadataEntryBytesMax {
+			break
+		}
+		entry.records = append(entry.records, part.records...)
+		entry.raw = append(entry.raw, part.raw...)
+		entry.bytes += part.bytes
+		n++
+	}
+	r.queued = r.queued[n:]
+	r.queuedBytes -= entry.bytes
+	return entry
 }
 
 // step runs the timers of lease and controller, and gives up on requests whose time is over.
 func (r *controllerRole) step(now time.Time) {
 	r.lease.step(now)
 	if r.state == active {
-		r.queued = append(r.queued, r.core.Tick(now)...)
+		r.enqueue(r.core.Tick(now))
 	}
 	r.expire(now)
 }
@@ -150,13 +196,9 @@ func (r *controllerRole) nextWake() time.Time {
 func (r *controllerRole) flush(now time.Time) {
 	for r.release() {
 	}
-	if r.inFlight || len(r.queued) == 0 || !r.lease.valid(now) {
-		return
+	if len(r.queued) > 0 && r.engine.lanes.idle(LaneChain) && r.lease.valid(now) {
+		r.commit(now, r.nextEntry())
 	}
-	n := min(len(r.queued), entryRecordsMax)
-	records := r.queued[:n:n]
-	r.queued = r.queued[n:]
-	r.commit(now, records)
 }
 
 // release answers the waiters whose offset is committed, and tells whether there was one. An answer may lead to another change,
@@ -172,21 +214,21 @@ func (r *controllerRole) release() bool {
 }
 
 // commit appends one entry to the chain. Nobody hears of it, and nothing is applied, before it has won.
-func (r *controllerRole) commit(now time.Time, records []metadata.Record) {
-	r.inFlight = true
-	r.engine.lanes.add(LaneChain, r.log.append(now, records, func(now time.Time, err error) {
-		r.inFlight = false
+func (r *controllerRole) commit(now time.Time, entry entryPart) {
+	term := r.lease.term
+	r.engine.lanes.add(LaneChain, r.log.append(now, entry, func(now time.Time, err error) {
 		if err != nil {
-			r.engine.logger.Warn("metadata entry is lost or unknown", "err", err)
-			r.lease.resign(now)
+			r.engine.logger.Warn("metadata entry is lost or unknown", "controller_epoch", term, "err", err)
+			if term == r.lease.term { // a later term reads the chain before it writes
+				r.lease.resign(now, 0)
+			}
 			return
 		}
 		// What is committed is true, whoever holds the lease by now.
-		r.apply(now, records)
-		r.activate(now)
+		r.apply(now, entry.records)
 		r.engine.keepMetadata(now)
 		if r.log.snapshotDue(now) {
-			r.engine.lanes.add(LaneChain, r.log.snapshot(now, r.engine.Image()))
+			r.engine.lanes.add(LaneSnapshot, r.log.snapshot(now, r.engine.Image()))
 		}
 	}))
 }
@@ -202,39 +244,49 @@ func (r *controllerRole) apply(now time.Time, records []metadata.Record) {
 	r.engine.publish(now, next, delta)
 }
 
-// elected begins a term: the chain is read to its end, under the lease's epoch, before anything is written to it.
-func (r *controllerRole) elected(now time.Time, epoch wire.LeaderEpoch) {
+// chainRetry is how long a broker leaves the role to others that can't read the chain.
+const chainRetry = time.Second
+
+// elected begins a term: the chain is read to its end before anything is written to it.
+func (r *controllerRole) elected(term int64) {
 	r.state = preparing
-	r.inFlight = true
-	r.engine.lanes.add(LaneChain, r.log.catchUp(r.engine.Image, epoch, func(now time.Time, image *metadata.Image, err error) {
-		r.inFlight = false
+	r.engine.lanes.add(LaneChain, r.log.catchUp(r.engine.Image, func(now time.Time, image *metadata.Image, err error) {
 		if before := r.engine.Image(); image != before {
 			r.engine.publish(now, image, image.Since(before))
 		}
-		if r.state != preparing {
-			return
-		}
-		if errors.Is(err, chain.ErrHalt) {
-			r.engine.logger.Error("metadata chain is damaged: this broker does not try to be the controller again", "err", err)
-			r.lease.leave(now)
+		if term != r.lease.term {
 			return
 		}
 		if err != nil {
-			r.engine.logger.Warn("metadata chain can't be read", "err", err)
-			r.lease.resign(now)
+			r.unreadable(now, err)
 			return
 		}
-		r.queued = append(r.queued, r.core.Elected(now, image, epoch)...)
+		// Ends the term if the chain has a higher epoch.
+		r.lease.event(now, lease.ChainTail{Epoch: r.log.tail.Epoch})
+		if term == r.lease.term {
+			r.activate(now, term)
+		}
 	}))
 }
 
-// activate ends the preparation once ControllerElected is committed, and judges what has waited for a controller.
-func (r *controllerRole) activate(now time.Time) {
-	if r.state != preparing {
+// unreadable ends a term whose chain can't be read: for a while, or for good if it is damaged, since going on could hide a
+// commit that was lost.
+func (r *controllerRole) unreadable(now time.Time, err error) {
+	if errors.Is(err, chain.ErrHalt) {
+		r.engine.logger.Error("the metadata chain is damaged: this broker is no candidate for the controller any more", "err", err)
+		r.lease.leave(now)
 		return
 	}
+	r.engine.logger.Warn("metadata chain can't be read", "err", err)
+	r.lease.resign(now, chainRetry)
+}
+
+// activate starts the controller, and judges what has waited for one.
+func (r *controllerRole) activate(now time.Time, term int64) {
 	r.state = active
-	r.engine.logger.Info("controller elected", "controller_epoch", int32(r.engine.Image().Controller().Epoch))
+	r.log.epoch = term
+	r.enqueue(r.core.Elected(now, r.engine.Image(), wire.LeaderEpoch(term)))
+	r.engine.logger.Info("controller elected", "controller_epoch", term)
 	parked := r.parked
 	r.parked = nil
 	for _, s := range parked {
@@ -242,14 +294,14 @@ func (r *controllerRole) activate(now time.Time) {
 	}
 }
 
-// deposed ends a term. What is in flight may still land; nobody here acts on it.
+// deposed ends a term. What is in flight may still land; nobody here acts on it before it has.
 func (r *controllerRole) deposed() {
 	if r.state == follower {
 		return
 	}
 	r.state = follower
 	r.core.Resign()
-	r.queued = nil
+	r.queued, r.queuedBytes = nil, 0
 	waiters := r.waiters
 	r.waiters = nil
 	for _, w := range waiters {

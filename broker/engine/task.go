@@ -22,17 +22,18 @@ type Lane int8
 
 // The lanes.
 const (
-	LaneLease Lane = iota // the controller's lease object
-	LaneChain             // the metadata chain
-	LaneLoad              // reading internal partitions into coordinators
-	LaneDisk              // flush, checkpoints, retention, deletion
-	LaneScrub             // verifying sealed segments
+	LaneLease    Lane = iota // the controller's lease object
+	LaneChain                // the metadata chain's tail
+	LaneSnapshot             // its snapshots, and what lies behind them
+	LaneLoad                 // reading internal partitions into coordinators
+	LaneDisk                 // flush, checkpoints, retention, deletion
+	LaneScrub                // verifying sealed segments
 	laneCount
 )
 
 // String is the lane's name in logs and metrics.
 func (l Lane) String() string {
-	return [...]string{"lease", "chain", "load", "disk", "scrub"}[l]
+	return [...]string{"lease", "chain", "snapshot", "load", "disk", "scrub"}[l]
 }
 
 // lanes holds the tasks that wait and those that are out.
