@@ -47,8 +47,8 @@ func handleProduce(s *Server, c *call, request *kmsg.ProduceRequest) {
 // losing its connection.
 func (c *call) endUnacknowledged(results []replica.ProduceResult) {
 	for i := range results {
-		if results[i].Code != wire.None {
-			c.close()
+		if code := results[i].Code; code != wire.None {
+			c.close(code)
 			return
 		}
 	}

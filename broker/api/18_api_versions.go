@@ -26,7 +26,7 @@ func handleAPIVersions(s *Server, c *call, body []byte) {
 	request := kmsg.NewPtrApiVersionsRequest()
 	request.SetVersion(c.Version)
 	if err := request.ReadFrom(body); err != nil {
-		c.close()
+		c.close(err)
 		return
 	}
 	image := s.Image()

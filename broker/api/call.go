@@ -1,6 +1,7 @@
 package api
 
 import (
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -63,7 +64,9 @@ func (c *call) startFrame(flexible bool, capacity int) []byte {
 func (c *call) noReply() { c.finish(Reply{Outcome: NoReply}) }
 
 // close ends the connection without an answer.
-func (c *call) close() { c.finish(Reply{Outcome: Close}) }
+func (c *call) close(reason error) {
+	c.finish(Reply{Outcome: Close, Reason: fmt.Errorf("%s version %d: %w", c.entry.Name, c.Version, reason)})
+}
 
 // clientID is the client's name for itself, empty when it sent null.
 func (c *call) clientID() string {

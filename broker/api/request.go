@@ -57,6 +57,8 @@ type Reply struct {
 	// PipelineOn says for Parked that later requests of the connection may be handled meanwhile (a produce that waits for
 	// replicas); else the connection is read again only after the answer.
 	PipelineOn bool
+	// Reason says for Close what was wrong with the request. The network layer logs it, within a bound.
+	Reason error
 }
 
 // Part is a piece of a frame: bytes or a range of a file.

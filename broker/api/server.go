@@ -1,7 +1,7 @@
 package api
 
 import (
-	"log/slog"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -48,7 +48,6 @@ type Options struct {
 	Groups      *group.Coordinator
 	Controller  Controller
 	ProducerIDs ProducerIDs
-	Logger      *slog.Logger
 }
 
 // Server answers requests. Its methods may be called by many goroutines at once.
@@ -62,7 +61,6 @@ type Server struct {
 	groups      *group.Coordinator
 	controller  Controller
 	producerIDs ProducerIDs
-	logger      *slog.Logger
 	announced   []kmsg.ApiVersionsResponseApiKey
 }
 
@@ -71,7 +69,6 @@ func New(o Options) *Server {
 	s := &Server{
 		self: o.Self, clusterID: o.ClusterID, Config: o.Config, Image: o.Image, replicas: o.Replicas, sessions: o.Sessions,
 		groups: o.Groups, controller: o.Controller, producerIDs: o.ProducerIDs,
-		logger: o.Logger.With("component", "api"),
 	}
 	for i := range table {
 		s.announced = append(s.announced, announced(&table[i]))
@@ -84,11 +81,13 @@ func New(o Options) *Server {
 func (s *Server) Handle(now time.Time, request *Request) Reply {
 	entry := lookup(request.Key)
 	if entry == nil || (request.Version < entry.Min || request.Version > entry.Max) && request.Key != keyApiVersions {
-		s.logger.Warn("request is not supported", "api_key", int16(request.Key), "version", request.Version,
-			"client", request.Session.Client)
-		return Reply{Outcome: Close}
+		return Reply{Outcome: Close, Reason: fmt.Errorf("API key %d in version %d is not served", request.Key, request.Version)}
 	}
 	c := &call{Request: request, now: now, entry: entry}
-	entry.handle(s, c, request.Body)
+	if err := entry.checkLayout(request.Version, request.Body); err != nil {
+		c.close(err)
+	} else {
+		entry.handle(s, c, request.Body)
+	}
 	return c.result()
 }

@@ -134,7 +134,7 @@ func (e *Engine) assemble(now time.Time, o Options, former string, link *chain.C
 	e.api = api.New(api.Options{
 		Self: e.self, ClusterID: e.clusterID, Config: e.settings.Load, Image: e.image.Load,
 		Replicas: e.replicas, Sessions: replica.NewFetchSessionCache(c.FetchSessionCacheSlots, e.random.Uint32),
-		Groups: e.groups, Controller: e, ProducerIDs: &e.producers, Logger: o.Logger,
+		Groups: e.groups, Controller: e, ProducerIDs: &e.producers,
 	})
 	directories := e.directories()
 	e.member.init(e, metadata.RegisterBroker{

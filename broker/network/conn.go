@@ -236,6 +236,9 @@ func (c *conn) emit(reply api.Reply) {
 	case api.NoReply:
 	case api.Close, api.Parked:
 		c.ended, c.last = true, endRequest
+		if reply.Reason != nil {
+			c.server.logBadInput(c, reply.Reason)
+		}
 	}
 	releaseAll(reply.Parts)
 }

@@ -44,7 +44,7 @@ func TestBO100MalformedInputEndsTheConnectionAtOnce(t *testing.T) {
 			}
 			c.wantsEnd()
 			r.allReturned()
-			if n := r.logs.count("malformed request"); n != 1 {
+			if n := r.logs.count("closing connection"); n != 1 {
 				t.Errorf("%d log lines", n)
 			}
 			if n := r.metric("connections_closed_total", endMalformed); n != 1 {

@@ -222,7 +222,7 @@ func clientOf(nc net.Conn) netip.Addr {
 
 func (s *Server) logBadInput(c *conn, err error) {
 	if ok, suppressed := s.badInput.pass(time.Now()); ok {
-		s.log.Warn("closing connection: malformed request", "connection", c.session.ID, "listener", c.session.Listener,
+		s.log.Warn("closing connection", "connection", c.session.ID, "listener", c.session.Listener,
 			"err", err, "suppressed", suppressed)
 	}
 }
