@@ -110,10 +110,5 @@ func FuzzVarint(f *testing.F) {
 		if v != long || n != m || n > len(data) {
 			t.Fatalf("%d in %d bytes, %d in %d", v, n, long, m)
 		}
-		w, n := readVarlong(data)
-		longer, m := readLongVarlong(data)
-		if w != longer || n != m || n > len(data) {
-			t.Fatalf("%d in %d bytes, %d in %d", w, n, longer, m)
-		}
 	})
 }

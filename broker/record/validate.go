@@ -268,11 +268,13 @@ func (v *validator) visitPlain(body []byte, recordMax int) *Error {
 			return errInvalid
 		}
 		end := at + int(size)
-		g, ok := skim(body[at:end])
+		g, _, ok := skim(body[at:end])
 		if !ok {
 			return errInvalid
 		}
-		v.visit(i, g)
+		if !v.expects(i, g) {
+			v.inspect(i, g)
+		}
 		at = end
 	}
 	if at != len(body) {
@@ -281,14 +283,15 @@ func (v *validator) visitPlain(body []byte, recordMax int) *Error {
 	return v.errors.refusal()
 }
 
-// visit looks at one record: key, time and place.
-func (v *validator) visit(index int32, g glance) {
+// expects takes in a record whose time and key are as they should be. The others are for inspect.
+func (v *validator) expects(index int32, g glance) bool {
 	timestamp := v.baseTime + g.timeDelta
 	if timestamp < v.earliest || timestamp > v.latest || v.Compacted && !g.hasKey {
-		timestamp = v.inspect(index, g, timestamp)
+		return false
 	}
 	v.maxTime = max(v.maxTime, timestamp)
 	v.misplaced = v.misplaced || g.offsetDelta != index
+	return true
 }
 
 // expect sets the range of timestamps that need no closer look: all that is surely within the topic's bounds, nothing where
@@ -311,8 +314,9 @@ func (v *validator) expect() {
 	}
 }
 
-// inspect finds out what is wrong with a record, if anything, and returns its timestamp.
-func (v *validator) inspect(index int32, g glance, timestamp int64) int64 {
+// inspect finds out what is wrong with a record, if anything, and takes it in.
+func (v *validator) inspect(index int32, g glance) {
+	timestamp := v.baseTime + g.timeDelta
 	stampedByProducer := v.batch.TimestampType() == LogAppendTime
 	if stampedByProducer {
 		timestamp = v.batch.MaxTimestamp()
@@ -332,7 +336,8 @@ func (v *validator) inspect(index int32, g glance, timestamp int64) int64 {
 			"Invalid timestamp type in message with offset %d. Producer should not set timestamp type to LogAppendTime.",
 			g.offsetDelta)
 	}
-	return timestamp
+	v.maxTime = max(v.maxTime, timestamp)
+	v.misplaced = v.misplaced || g.offsetDelta != index
 }
 
 // inTime tells whether a timestamp is within the topic's bounds; the arithmetic wraps as Kafka's does.

@@ -11,31 +11,27 @@ const (
 
 // readVarint reads a zigzag varint that fits 32 bits; n is 0 when b holds none.
 func readVarint(b []byte) (v int32, n int) {
-	if u, n := readShort(b, 0); n > 0 {
-		return unzigzag(u), n
+	if len(b) > 1 {
+		if v, n := shortVarint(uint64(b[0]) | uint64(b[1])<<8); n > 0 {
+			return v, int(n)
+		}
 	}
 	return readLongVarint(b)
 }
 
 // readVarlong reads a zigzag varint of up to ten bytes; n is 0 when b holds none.
 func readVarlong(b []byte) (v int64, n int) {
-	if u, n := readShort(b, 0); n > 0 {
-		return int64(unzigzag(u)), n
-	}
-	return readLongVarlong(b)
+	v, n = binary.Varint(b)
+	return v, max(n, 0)
 }
 
-// readShort reads a varint of one or two bytes, as most are; n is 0 for a longer one. It is small enough to be inlined,
-// which is what the visit of a record costs or saves.
-func readShort(b []byte, at int) (u uint32, n int) {
-	if at < len(b) {
-		low := b[at]
-		if low < 0x80 {
-			return uint32(low), 1
-		}
-		if at++; at < len(b) && b[at] < 0x80 {
-			return uint32(low&0x7f) | uint32(b[at])<<7, 2
-		}
+// shortVarint reads a zigzag varint of one or two bytes at the low end of word; n is 0 for a longer one.
+func shortVarint(word uint64) (v int32, n uint) {
+	if word&0x80 == 0 {
+		return unzigzag(uint32(word & 0x7f)), 1
+	}
+	if word&0x8000 == 0 {
+		return unzigzag(uint32(word&0x7f | word>>1&0x3f80)), 2
 	}
 	return 0, 0
 }
@@ -48,9 +44,4 @@ func readLongVarint(b []byte) (int32, int) {
 		return 0, 0
 	}
 	return int32(v), n
-}
-
-func readLongVarlong(b []byte) (int64, int) {
-	v, n := binary.Varint(b)
-	return v, max(n, 0)
 }

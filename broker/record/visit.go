@@ -38,7 +38,9 @@ func (v *validator) visitStream(s *stream) *Error {
 		if !ok {
 			return errInvalid
 		}
-		v.visit(i, g)
+		if !v.expects(i, g) {
+			v.inspect(i, g)
+		}
 	}
 	if s.fill(1) {
 		return errInvalid
@@ -104,7 +106,8 @@ func (s *stream) record(size int) (glance, bool) {
 	}
 	raw := s.window[s.lo : s.lo+size]
 	s.lo += size
-	return skim(raw)
+	g, _, ok := skim(raw)
+	return g, ok
 }
 
 // bigRecord reads a record that is larger than the window, whose key, value and headers pass by unseen.
@@ -129,10 +132,11 @@ func (s *stream) bigRecord(size int) (g glance, ok bool) {
 	if _, ok = s.skipBytes(); !ok {
 		return g, false
 	}
-	if g.headers, ok = s.varint(); !ok || g.headers < 0 {
+	headers, ok := s.varint()
+	if !ok || headers < 0 {
 		return g, false
 	}
-	for range g.headers {
+	for range headers {
 		name, ok := s.skipBytes()
 		if !ok || !name {
 			return g, false
