@@ -230,7 +230,9 @@ func (l *Log) writeLocked(now time.Time, bytes []byte, sum appendSummary) (Appen
 	}
 	defer h.drop()
 	position := s.size.Load()
+	s.reserve(h, position, int64(len(bytes)))
 	if _, err := h.file.WriteAt(bytes, position); err != nil {
+		s.reserved = 0
 		return AppendInfo{}, l.undoWrite(h, position, err)
 	}
 	s.size.Store(position + int64(len(bytes)))

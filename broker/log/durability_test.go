@@ -15,7 +15,7 @@ import (
 func TestFileOperations(t *testing.T) {
 	var calls []string
 	fault := vfs.NewFault(vfs.NewMem())
-	changes := []vfs.Op{vfs.OpCreate, vfs.OpRename, vfs.OpRemove, vfs.OpRemoveAll, vfs.OpSyncDir, vfs.OpWrite, vfs.OpTruncate, vfs.OpSync}
+	changes := []vfs.Op{vfs.OpCreate, vfs.OpRename, vfs.OpRemove, vfs.OpRemoveAll, vfs.OpSyncDir, vfs.OpWrite, vfs.OpTruncate, vfs.OpReserve, vfs.OpSync}
 	fault.SetRules(vfs.Rule{Hook: func(c vfs.Call) {
 		if !slices.Contains(changes, c.Op) {
 			return
@@ -166,5 +166,66 @@ func TestEpochsOfAHistoryCutOffAreForgotten(t *testing.T) {
 	reopened := mustOpen(t, crashed(mem.ProcessCrashClone(), testConfig(), StopProcessCrash, l.RecoveryPoint()))
 	if got, want := reopened.Epochs(), []EpochEntry{{1, 0}, {2, 2}}; !slices.Equal(got, want) {
 		t.Errorf("epochs %v, want %v", got, want)
+	}
+}
+
+// TestRoomIsReservedWhereDataFlows: never more than the segment holds, nothing for small ones, and what is left over is given back
+// when nothing more is appended.
+func TestRoomIsReservedWhereDataFlows(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem())
+	var room, reserved int64 // of the active segment, and the end of what is reserved
+	fault.SetRules(vfs.Rule{Path: "*.log", Hook: func(c vfs.Call) {
+		switch c.Op {
+		case vfs.OpWrite:
+			room = c.Offset + int64(c.Length)
+		case vfs.OpReserve:
+			if c.Offset != max(reserved, room) {
+				t.Errorf("reserved from %d, of %d reserved and %d written", c.Offset, reserved, room)
+			}
+			reserved = c.Offset + int64(c.Length)
+		case vfs.OpTruncate:
+			if c.Offset != room {
+				t.Errorf("cut at %d of %d", c.Offset, room)
+			}
+			reserved = 0
+		}
+	}})
+	l := mustOpen(t, options(fault, testConfig()))
+	value := 128 << 10
+	fill := func(segmentBytes int64) {
+		t.Helper()
+		for end := room + segmentBytes; room < end; {
+			appendBatch(t, l, batch(1, 1, value))
+			switch {
+			case room <= reserveFrom && reserved != 0, reserved > 2*room:
+				t.Fatalf("%d reserved for %d", reserved, room)
+			case room > reserveFrom+int64(2*value) && reserved < room:
+				t.Fatalf("nothing reserved at %d", room)
+			}
+		}
+	}
+	fill(4 * reserveFrom)
+	if err := l.Roll(testTime); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.FlushDue(testTime); err != nil {
+		t.Fatal(err)
+	}
+	if reserved != 0 {
+		t.Errorf("the sealed segment keeps %d for %d", reserved, room)
+	}
+	room = 0
+	fill(3 * reserveFrom)
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if reserved == 0 {
+		t.Error("a flush gave back what the next appends need")
+	}
+	if err := l.Close(testTime); err != nil {
+		t.Fatal(err)
+	}
+	if reserved != 0 {
+		t.Errorf("the closed log keeps %d for %d", reserved, room)
 	}
 }

@@ -105,7 +105,7 @@ func (l *Log) sync(segments []*segment, end wire.Offset, snapshots []pendingSnap
 				return err
 			}
 		}
-		if err := s.sync(); err != nil {
+		if err := s.sync(sealed || l.closed); err != nil {
 			return err
 		}
 	}
@@ -115,8 +115,8 @@ func (l *Log) sync(segments []*segment, end wire.Offset, snapshots []pendingSnap
 	return l.writeEpochs(end)
 }
 
-// sync makes the segment's data and transaction index durable.
-func (s *segment) sync() error {
+// sync makes the segment's data and transaction index durable. ended tells that nothing is appended to it any more.
+func (s *segment) sync(ended bool) error {
 	h, err := s.open()
 	if errors.Is(err, errGone) {
 		return nil
@@ -125,6 +125,11 @@ func (s *segment) sync() error {
 		return err
 	}
 	defer h.drop()
+	if ended {
+		if err := s.trim(h); err != nil {
+			return err
+		}
+	}
 	if err := h.file.Sync(); err != nil {
 		return err
 	}
@@ -206,11 +211,12 @@ func (l *Log) Close(time.Time) error {
 	if end > segments[0].base && (newest < 0 || l.snapshotFiles[newest] != end) {
 		l.snapshots = append(l.snapshots, pendingSnapshot{end, l.producers.encode()})
 	}
-	work := end > l.RecoveryPoint() || len(l.snapshots) > 0 || l.active().offsets.pending() || l.active().times.pending()
+	active := l.active()
+	work := end > l.RecoveryPoint() || len(l.snapshots) > 0 || active.reserved > 0 || active.offsets.pending() || active.times.pending()
 	l.mu.Unlock()
 	err := l.env.disk.check()
 	if work && err == nil {
-		if err = l.active().finishIndexes(); err == nil {
+		if err = active.finishIndexes(); err == nil {
 			err = l.flushMaintained(end)
 		} else {
 			err = l.env.fault("write index", err)

@@ -52,6 +52,7 @@ type segment struct {
 	sparse    sparse
 	firstTime int64 // of the first batch; unknownTime until looked up
 	created   time.Time
+	reserved  int64 // where the room ends that was reserved for the file; 0 without
 }
 
 // newSegment is a segment without content.
@@ -118,6 +119,33 @@ func (s *segment) note(b record.Batch, position int64) error {
 func (s *segment) appendTime() error {
 	var e entry
 	return s.times.append(s, appendTimeEntry(e[:0], s.base, s.sparse.maxTime, s.sparse.maxOffset))
+}
+
+// A segment reserves room once it has reserveFrom bytes, as much as it has, up to reserveStep at once: a third of the cost of a
+// large write is finding blocks for it. An idle partition never reserves more than it holds.
+const (
+	reserveFrom = 1 << 20
+	reserveStep = 16 << 20
+)
+
+// reserve sees to it that a write of n bytes at position finds its blocks there, where much is written.
+func (s *segment) reserve(h *handle, position, n int64) {
+	if position < reserveFrom || position+n <= s.reserved {
+		return
+	}
+	end := position + n + min(position, reserveStep)
+	h.file.Reserve(max(position, s.reserved), end)
+	s.reserved = end
+}
+
+// trim gives back what was reserved and not used. Nothing is appended any more. What a crash keeps it from giving back goes with
+// the segment.
+func (s *segment) trim(h *handle) error {
+	if s.reserved == 0 {
+		return nil
+	}
+	s.reserved = 0
+	return h.file.Truncate(s.size.Load())
 }
 
 // full tells whether an index has no room for another entry; the time index keeps one for the end of the segment.

@@ -109,6 +109,7 @@ func (l *Log) truncateLocked(now time.Time, c cut) error {
 			return err
 		}
 	}
+	s.reserved = 0
 	if err := errors.Join(h.file.Truncate(c.position), h.file.Sync()); err != nil {
 		return err
 	}

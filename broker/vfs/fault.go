@@ -27,6 +27,7 @@ const (
 	OpRead      Op = "read"
 	OpWrite     Op = "write"
 	OpTruncate  Op = "truncate"
+	OpReserve   Op = "reserve"
 	OpSync      Op = "sync"
 	OpSize      Op = "size"
 	OpMap       Op = "map"
@@ -38,8 +39,8 @@ type Call struct {
 	Op      Op
 	Path    string // as opened, for calls on a file
 	NewPath string // of a rename
-	Offset  int64  // of a read or write; the size of a truncation or mapping
-	Length  int    // of a read or write
+	Offset  int64  // of a read, write or reservation; the size of a truncation or mapping
+	Length  int    // of a read, write or reservation
 }
 
 // String is the call as a line of a golden file-operation list.
@@ -48,7 +49,7 @@ func (c Call) String() string {
 	switch c.Op {
 	case OpRename:
 		s += " " + c.NewPath
-	case OpRead, OpWrite:
+	case OpRead, OpWrite, OpReserve:
 		s += " " + strconv.FormatInt(c.Offset, 10) + "+" + strconv.Itoa(c.Length)
 	case OpTruncate, OpMap:
 		s += " " + strconv.FormatInt(c.Offset, 10)
@@ -283,6 +284,12 @@ func (f *faultFile) Truncate(size int64) error {
 		return err
 	}
 	return f.File.Truncate(size)
+}
+
+func (f *faultFile) Reserve(from, to int64) {
+	if f.fs.check(Call{Op: OpReserve, Path: f.path, Offset: from, Length: int(to - from)}) == nil {
+		f.File.Reserve(from, to)
+	}
 }
 
 func (f *faultFile) Sync() error {

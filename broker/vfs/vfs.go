@@ -63,8 +63,11 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
-	// Truncate sets the size.
+	// Truncate sets the size. Room that was reserved beyond it is given back.
 	Truncate(size int64) error
+	// Reserve asks for room on the disk for bytes from to to, which makes writing them cheaper. The size stays, nothing is
+	// promised, and nothing happens where the disk is full or can't do it.
+	Reserve(from, to int64)
 	// Sync makes contents and size durable (fdatasync). After an error nothing may be assumed of the file: never sync again.
 	Sync() error
 	// Size is the current size in bytes.

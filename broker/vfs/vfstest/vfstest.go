@@ -25,6 +25,7 @@ func Run(t *testing.T, factory func(t *testing.T) (vfs.FS, string)) {
 		{"Create empties an existing file", createEmpties},
 		{"Open and OpenRead want an existing file, OpenRead does not write", openModes},
 		{"Truncate cuts, and grows with zeros", truncate},
+		{"Reserve leaves size and content alone", reserve},
 		{"a short read ends in io.EOF", shortRead},
 		{"Rename replaces the target and keeps open files", rename},
 		{"Rename moves a directory with its content", renameDir},
@@ -160,6 +161,17 @@ func truncate(_ *testing.T, f fixture) {
 	f.wants(file, "ab")
 	f.ok(file.Truncate(4))
 	f.wants(file, "ab\x00\x00")
+}
+
+func reserve(_ *testing.T, f fixture) {
+	file := f.write("a", "abc")
+	file.Reserve(3, 1<<20)
+	f.wants(file, "abc")
+	_, err := file.WriteAt([]byte("def"), 3)
+	f.ok(err)
+	f.wants(file, "abcdef")
+	f.ok(file.Truncate(6))
+	f.wants(file, "abcdef")
 }
 
 func shortRead(t *testing.T, f fixture) {
