@@ -88,6 +88,20 @@ func writeFile(fsys vfs.FS, name string, data []byte) error {
 	return fsys.SyncDir(path.Dir(name))
 }
 
+// syncParents makes the name of a directory durable, and the names of the directories above it: any of them may be new. It ends at
+// one that may not be read, which was there before.
+func syncParents(fsys vfs.FS, dir string) error {
+	for parent := path.Dir(dir); ; parent = path.Dir(parent) {
+		err := fsys.SyncDir(parent)
+		if errors.Is(err, fs.ErrPermission) || err == nil && parent == path.Dir(parent) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // syncFile makes an existing file durable; a missing one is none of its business.
 func syncFile(fsys vfs.FS, name string) error {
 	f, err := fsys.Open(name)

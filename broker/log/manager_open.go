@@ -110,6 +110,9 @@ func (m *Manager) openDir(d *logDir) (err error) {
 	case err != nil:
 		return err
 	case !ok:
+		if err := syncParents(m.o.FS, d.path); err != nil {
+			return err
+		}
 		d.meta = Meta{ClusterID: m.o.ClusterID, ClusterIncarnation: m.o.ClusterIncarnation, BrokerID: m.o.BrokerID, DirectoryID: m.o.NewUUID()}
 		if err := writeFile(m.o.FS, path.Join(d.path, metaFile), d.meta.format()); err != nil {
 			return err

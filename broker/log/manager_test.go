@@ -2,6 +2,7 @@ package log
 
 import (
 	"errors"
+	"math/rand/v2"
 	"path"
 	"slices"
 	"strings"
@@ -522,5 +523,19 @@ func TestParallelLoad(t *testing.T) {
 	}
 	if err := m.Close(testTime, 1); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A power loss takes no log directory with all that was flushed in it: its name, and those of new folders above it, are durable.
+func TestANewLogDirectorySurvivesAPowerLoss(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 20 {
+		mem := vfs.NewMem()
+		o := managerOptions(mem, "/data/logs/d1")
+		id := mustManage(t, o).Dirs()[0].ID
+		meta, ok, err := ReadMeta(mem.CrashClone(rng), "/data/logs/d1")
+		if err != nil || !ok || meta.DirectoryID != id {
+			t.Fatalf("directory %v became %v, %t, %v", id, meta.DirectoryID, ok, err)
+		}
 	}
 }
