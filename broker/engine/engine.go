@@ -113,6 +113,13 @@ func (e *Engine) Step(now time.Time) {
 	e.stepStop(now)
 }
 
+// Slept tells that the machine slept: its clock stood still, so a lease that looks valid may be another broker's by now
+// (safety.md 12). What is not committed is given up.
+func (e *Engine) Slept(now time.Time) {
+	e.logger.Warn("the machine slept: the lease is given up, if it is held")
+	e.role.lease.resign(now, 0)
+}
+
 // Ready hands out the tasks that may start now. Each is to be run once and its completion given to Complete.
 func (e *Engine) Ready() []Task { return e.lanes.take() }
 

@@ -130,7 +130,7 @@ func (m *member) serve(yes bool) {
 // leave begins a controlled shutdown. A broker that never registered has nothing to hand over.
 func (m *member) leave(now time.Time) {
 	m.leaving, m.due = true, now
-	m.mayStop = m.state == unregistered
+	m.mayStop = m.state == unregistered || !m.engine.config.ControlledShutdownEnable
 	m.serve(false)
 }
 

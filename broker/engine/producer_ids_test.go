@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/object/faultstore"
+)
+
+// next asks for producer ids; those that were not given at once come into got later.
+func (r *rig) nextIDs(n int, got map[wire.ProducerID]bool) (refused *int) {
+	refused = new(int)
+	for range n {
+		r.e.producers.Next(r.now, func(id wire.ProducerID, err error) {
+			switch {
+			case err != nil:
+				*refused++
+			case got[id]:
+				r.t.Errorf("id %d was given twice", id)
+			default:
+				got[id] = true
+			}
+		})
+	}
+	return refused
+}
+
+// Safety rule 15: the next block is fetched when half of one is used, so that a store that is away for a while stops nobody.
+func TestSafety15TheNextBlockIsFetchedAtHalfUse(t *testing.T) {
+	r := serving(t)
+	got := map[wire.ProducerID]bool{}
+	r.nextIDs(1, got)
+	if len(got) != 0 {
+		t.Fatal("an id without a block")
+	}
+	r.until("the first id is there", func() bool { return len(got) == 1 })
+	blocks := func() wire.ProducerID { return r.committed().NextProducerID() }
+	first := blocks()
+	size := int(first)
+
+	r.nextIDs(size/2-2, got)
+	r.pass(time.Second)
+	if blocks() != first {
+		t.Error("the next block was fetched too early")
+	}
+	r.nextIDs(2, got)
+	r.pass(time.Second)
+	if blocks() != 2*first {
+		t.Error("half of the block is used, and no other was fetched")
+	}
+
+	// The store goes away: what was fetched lasts for one and a half blocks.
+	r.faults = func(faultstore.Call) faultstore.Fault { return faultstore.Refuse }
+	r.pass(time.Minute)
+	if refused := r.nextIDs(size+size/2-1, got); *refused != 0 || len(got) != 2*size {
+		t.Errorf("%d refused, %d given", *refused, len(got))
+	}
+	refused := r.nextIDs(10, got)
+	r.pass(time.Minute)
+	if *refused != 10 {
+		t.Errorf("%d of 10 refused with an empty block", *refused)
+	}
+	r.faults = nil
+	r.until("it is the controller again", func() bool { return r.e.role.state == active })
+	r.nextIDs(10, got)
+	r.until("there are ids again", func() bool { return len(got) == 2*size+10 })
+}
+
+// Whatever dies, no id is given twice.
+func TestProducerIDsAreNeverGivenTwice(t *testing.T) {
+	r := serving(t)
+	got := map[wire.ProducerID]bool{}
+	for round := range 6 {
+		r.nextIDs(1700, got)
+		if round%2 == 0 {
+			want := len(got) + 1
+			r.until("some are given", func() bool { return len(got) >= want })
+		}
+		r.kill()
+		r.open()
+		r.until("it serves", r.e.Serving)
+	}
+	if len(got) < 1000 {
+		t.Errorf("only %d were given: the test shows little", len(got))
+	}
+}
+
+func TestRequestsForProducerIDsAreBounded(t *testing.T) {
+	r := serving(t)
+	r.closed[LaneChain] = true
+	refused := r.nextIDs(producerIDWaiters+5, map[wire.ProducerID]bool{})
+	if *refused != 5 {
+		t.Errorf("%d refused", *refused)
+	}
+}
