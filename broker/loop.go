@@ -15,6 +15,7 @@ type loop struct {
 	wake    chan struct{} // holds one: somebody has work for the engine
 	results chan finished
 	tasks   sync.WaitGroup
+	watch   sleepWatch
 }
 
 // finished is a task that has run.
@@ -24,7 +25,16 @@ type finished struct {
 }
 
 func newLoop() *loop {
-	return &loop{wake: make(chan struct{}, 1), results: make(chan finished)}
+	return &loop{wake: make(chan struct{}, 1), results: make(chan finished), watch: newSleepWatch(timeAsleep)}
+}
+
+// now is the time. An engine whose machine slept hears of that first.
+func (l *loop) now() time.Time {
+	now := time.Now()
+	if l.watch.woke() {
+		l.engine.Slept(now)
+	}
+	return now
 }
 
 // Wake asks for a step soon. It never blocks.
@@ -41,7 +51,7 @@ func (l *loop) run(ctx context.Context) {
 	defer timer.Stop()
 	defer l.drain()
 	for {
-		now := time.Now()
+		now := l.now()
 		l.engine.Step(now)
 		for _, task := range l.engine.Ready() {
 			l.start(ctx, task)
@@ -57,7 +67,7 @@ func (l *loop) run(ctx context.Context) {
 		case <-timer.C:
 		case <-l.wake:
 		case f := <-l.results:
-			l.engine.Complete(time.Now(), f.lane, f.complete)
+			l.engine.Complete(l.now(), f.lane, f.complete)
 		}
 	}
 }
