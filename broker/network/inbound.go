@@ -19,6 +19,7 @@ type inbound struct {
 	buf        *buffer // nil while nothing is here
 	start, end int     // what was received and not yet handed out
 	expect     int     // bytes that the next read probably brings, which the next buffer is made for
+	large      bool    // the last frame was large, and so is the next one, probably
 	trusted    int     // size of the largest frame that was received whole
 }
 
@@ -50,11 +51,10 @@ func (in *inbound) next() ([]byte, error) {
 	frame := in.buf.b[in.start+sizeBytes : in.start+size : in.start+size]
 	in.start += size
 	in.trusted = max(in.trusted, size)
-	switch {
-	case size > smallMax:
-		in.expect = min(size, expectMax)
-	case in.expect > smallMax:
-		in.expect = size
+	if size > togetherMax/2 {
+		in.large, in.expect = true, min(size, expectMax)
+	} else if in.large {
+		in.large, in.expect = false, size
 	}
 	return frame, nil
 }
@@ -112,13 +112,13 @@ func (in *inbound) space() []byte {
 		if in.buf = in.memory.try(in.expect); in.buf == nil {
 			in.buf = in.memory.try(smallMax)
 		}
-		if in.expect > smallMax {
+		if in.large {
 			return in.buf.b[:min(in.expect, len(in.buf.b))]
 		}
 		return in.buf.b
 	}
 	size, _ := in.size()
-	if size > smallMax {
+	if size > togetherMax/2 {
 		return in.buf.b[in.end:min(in.start+size, len(in.buf.b))]
 	}
 	return in.buf.b[in.end:]
@@ -128,9 +128,9 @@ func (in *inbound) space() []byte {
 func (in *inbound) received(n, room int) {
 	in.end += n
 	switch {
-	case in.expect > smallMax:
+	case in.large:
 	case n == room:
-		in.expect = min(2*in.expect, smallMax)
+		in.expect = min(2*in.expect, togetherMax)
 	case n < in.expect/4:
 		in.expect = max(in.expect/2, smallestBuffer)
 	}

@@ -19,6 +19,8 @@ const (
 	smallMax = 16 << 10
 	// largeStep is what the sizes of larger buffers are multiples of.
 	largeStep = 1 << 20
+	// togetherMax is the largest buffer that several frames are read into at once. Frames larger than half of it are read alone.
+	togetherMax = 64 << 10
 	// expectMax is the largest buffer that is taken before the size of a frame is known.
 	expectMax = 1 << 20
 )

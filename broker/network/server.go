@@ -203,12 +203,12 @@ func (s *Server) admit(l Listener, nc net.Conn, number int) bool {
 func (s *Server) serve(c *conn) {
 	s.limits.apply(c.net)
 	reason, err := c.serve()
+	s.metrics.closed.WithLabelValues(reason).Inc() // before the client can see the end
 	c.end()
 	s.mu.Lock()
 	delete(s.conns, c)
 	s.mu.Unlock()
 	s.admission.leave(c.session.Client)
-	s.metrics.closed.WithLabelValues(reason).Inc()
 	s.log.Debug("connection closed", "connection", c.session.ID, "reason", reason, "err", err)
 }
 
