@@ -60,6 +60,8 @@ type logDir struct {
 	clean wire.BrokerEpoch // of the last clean stop, -1 without one
 
 	writing sync.Mutex // held over the writing of checkpoints; below Log.maintenance
+	// departed are partitions that were taken away, or not found, since the checkpoints were written. Guarded by Manager.mu.
+	departed map[wire.TopicPartition]struct{}
 }
 
 // DirInfo is a row of DescribeLogDirs.
@@ -145,6 +147,9 @@ func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID,
 		}
 		return l, nil
 	}
+	if err := m.settleDeparted(tp); err != nil {
+		return nil, err
+	}
 	o, err := m.createOptions(tp, id, cfg)
 	if err != nil {
 		return nil, err
@@ -225,8 +230,10 @@ func (m *Manager) park(tp wire.TopicPartition, suffix string, then func(l *Log, 
 	m.mu.Lock()
 	delete(m.logs, tp)
 	m.mu.Unlock()
-	for _, flag := range l.env.disk.flags() {
-		markChanged(flag)
+	for _, d := range m.dirs {
+		if d.env == l.env {
+			m.depart(d, tp)
+		}
 	}
 	then(l, parked)
 	return nil

@@ -3,7 +3,9 @@ package log
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"path"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,31 +19,82 @@ func (d *disk) flags() []*atomic.Bool {
 	return []*atomic.Bool{&d.recoveryChanged, &d.watermarkChanged, &d.startChanged}
 }
 
-// Checkpoint writes recovery points, high watermarks and log starts of the directories where they changed. A full disk is
-// ErrStorage; it is written the next time.
+// Checkpoint writes recovery points, high watermarks and log starts of the directories where they changed. What changed before it
+// was called is durable when it returns, also where somebody else has begun to write it. A full disk is ErrStorage; it is
+// written the next time.
 func (m *Manager) Checkpoint() error {
 	var failed error
 	for _, d := range m.dirs {
-		if d.env.disk.check() != nil {
-			continue
-		}
-		for i, flag := range d.env.disk.flags() {
-			if !flag.Swap(false) {
-				continue
-			}
-			if err := m.writeCheckpoint(d, checkpointFiles[i]); err != nil {
-				flag.Store(true)
-				failed = errors.Join(failed, d.env.fault("write checkpoint", err))
-			}
+		if d.env.disk.check() == nil {
+			failed = errors.Join(failed, m.checkpointDir(d))
 		}
 	}
 	return failed
+}
+
+func (m *Manager) checkpointDir(d *logDir) error {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	departed := m.takeDeparted(d)
+	var failed error
+	for i, flag := range d.env.disk.flags() {
+		if !flag.Swap(false) && len(departed) == 0 {
+			continue
+		}
+		if err := m.writeCheckpointLocked(d, checkpointFiles[i]); err != nil {
+			flag.Store(true)
+			failed = errors.Join(failed, d.env.fault("write checkpoint", err))
+		}
+	}
+	if failed != nil {
+		m.depart(d, departed...)
+	}
+	return failed
+}
+
+// depart notes partitions that are no longer in a directory, though its checkpoints may name them.
+func (m *Manager) depart(d *logDir, partitions ...wire.TopicPartition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, tp := range partitions {
+		d.departed[tp] = struct{}{}
+	}
+}
+
+func (m *Manager) takeDeparted(d *logDir) []wire.TopicPartition {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	departed := slices.Collect(maps.Keys(d.departed))
+	clear(d.departed)
+	return departed
+}
+
+// settleDeparted makes it durable that a partition has gone, before another of its name may come: a checkpoint knows names alone,
+// and a power loss must not bring the former directory back beside the new one.
+func (m *Manager) settleDeparted(tp wire.TopicPartition) error {
+	for _, d := range m.dirs {
+		m.mu.RLock()
+		_, departed := d.departed[tp]
+		m.mu.RUnlock()
+		if !departed || d.env.disk.check() != nil {
+			continue
+		}
+		if err := m.checkpointDir(d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeCheckpoint writes one of a directory's checkpoints.
 func (m *Manager) writeCheckpoint(d *logDir, name string) error {
 	d.writing.Lock()
 	defer d.writing.Unlock()
+	return m.writeCheckpointLocked(d, name)
+}
+
+// writeCheckpointLocked syncs the directory, too.
+func (m *Manager) writeCheckpointLocked(d *logDir, name string) error {
 	offsets := map[wire.TopicPartition]wire.Offset{}
 	for _, l := range m.logsOf(d) {
 		switch name {

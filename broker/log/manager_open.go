@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,7 +68,7 @@ func (d *logDir) unlock() {
 func (m *Manager) openDirs() error {
 	seen := map[wire.TopicID]string{}
 	for _, p := range m.o.Dirs {
-		d := &logDir{path: path.Clean(p), clean: -1}
+		d := &logDir{path: path.Clean(p), clean: -1, departed: map[wire.TopicPartition]struct{}{}}
 		d.env = &environment{
 			fs: m.o.FS, logger: m.o.Logger.With("log_dir", d.path), disk: &disk{}, files: m.files, trash: m.trash, dirty: m.dirty,
 		}
@@ -239,7 +241,13 @@ func (m *Manager) listLogs(now time.Time, d *logDir) ([]found, error) {
 		o := m.logOptions(d, tp, wire.TopicID{}, config.Topic{})
 		o.Stop = d.stop
 		o.RecoveryPoint, o.HighWatermark, o.LogStart = offsets[0][tp], offsets[1][tp], offsets[2][tp]
+		for _, known := range offsets {
+			delete(known, tp)
+		}
 		logs = append(logs, found{d: d, o: o, tp: tp})
+	}
+	for _, lost := range offsets {
+		m.depart(d, slices.Collect(maps.Keys(lost))...)
 	}
 	return logs, nil
 }
