@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -150,12 +151,16 @@ func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID,
 	if err := m.settleDeparted(tp); err != nil {
 		return nil, err
 	}
-	o, err := m.createOptions(tp, id, cfg)
+	o, fresh, err := m.createOptions(tp, id, cfg)
 	if err != nil {
 		return nil, err
 	}
 	l, err := Open(now, o)
 	if err != nil {
+		if fresh {
+			// What is there of it would meet the next try, which may go to another directory, at the next start.
+			err = errors.Join(err, m.o.FS.RemoveAll(o.Dir))
+		}
 		return nil, err
 	}
 	m.mu.Lock()
@@ -165,19 +170,20 @@ func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID,
 	return l, nil
 }
 
-func (m *Manager) createOptions(tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) (Options, error) {
+// createOptions say where a partition's log is to be; fresh tells that there is none yet.
+func (m *Manager) createOptions(tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) (o Options, fresh bool, err error) {
 	m.mu.RLock()
 	f, ok := m.unopened[tp]
 	m.mu.RUnlock()
 	if ok {
 		f.o.TopicID, f.o.Config = id, cfg
-		return f.o, nil
+		return f.o, false, nil
 	}
 	d := m.emptiest()
 	if d == nil {
-		return Options{}, fmt.Errorf("%w: no log directory is online", ErrStorage)
+		return Options{}, false, fmt.Errorf("%w: no log directory is online", ErrStorage)
 	}
-	return m.logOptions(d, tp, id, cfg), nil
+	return m.logOptions(d, tp, id, cfg), true, nil
 }
 
 func (m *Manager) logOptions(d *logDir, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) Options {

@@ -469,6 +469,26 @@ func TestFullDiskAtStartIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestAPartitionThatFailedToBeMadeIsInNoDirectory: the next try may go to another directory, and a start that finds it in two
+// refuses.
+func TestAPartitionThatFailedToBeMadeIsInNoDirectory(t *testing.T) {
+	mem := vfs.NewMem()
+	o := managerOptions(vfs.NewFault(mem), "/d1", "/d2")
+	m := mustManage(t, o)
+	fault := o.FS.(*vfs.Fault)
+	fault.SetRules(vfs.Rule{Op: vfs.OpWrite, Path: "/d1/*/*", Err: vfs.ErrNoSpace})
+	if _, err := m.Create(testTime, partition(0), wire.TopicID{1}, testConfig()); !errors.Is(err, ErrStorage) {
+		t.Fatalf("create on a full disk: %v", err)
+	}
+	fault.SetRules()
+	create(t, m, partition(1)) // now /d2 is the emptiest
+	create(t, m, partition(0))
+	o.FS = mem.ProcessCrashClone()
+	if _, err := OpenManager(testTime, o); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestManagerScrubGoesRound(t *testing.T) {
 	mem := vfs.NewMem()
 	m := mustManage(t, managerOptions(mem, "/d1"))
