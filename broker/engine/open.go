@@ -108,6 +108,7 @@ func (e *Engine) openLogs(now time.Time, o Options, image *metadata.Image) error
 			return resolved
 		},
 		Run: o.Run, NewUUID: e.random.UUID, ProducerExpirationMs: int64(o.Config.ProducerIDExpirationMs),
+		Logger: o.Logger.With("component", "log"),
 	})
 	return err
 }
