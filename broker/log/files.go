@@ -111,7 +111,16 @@ func syncFile(fsys vfs.FS, name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), f.Close())
+	return errors.Join(syncData(f), f.Close())
+}
+
+// syncData makes what was written to a file durable. That it failed for want of room does not make it harmless: the pages are
+// lost, and the next sync would vouch for them. Only a file that is written anew as a whole may be tried again.
+func syncData(f vfs.File) error {
+	if err := f.Sync(); err != nil {
+		return notFull{err}
+	}
+	return nil
 }
 
 // removeFile removes a file that may be missing.

@@ -130,7 +130,7 @@ func (s *segment) sync(ended bool) error {
 			return err
 		}
 	}
-	if err := h.file.Sync(); err != nil {
+	if err := syncData(h.file); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -93,7 +93,8 @@ func (m *Manager) openDirs() error {
 	return nil
 }
 
-// notFull hides that an error came from a full disk: a directory that can't be opened is offline whatever the reason.
+// notFull hides that an error came from a full disk: a directory that can't be opened, or a sync that fails, takes the directory
+// offline whatever the reason.
 type notFull struct{ error }
 
 var errIdentity = errors.New("log directory belongs to somebody else")

@@ -163,7 +163,7 @@ func (r *recovery) cutAt(s *segment, h *handle, pos int64) error {
 	r.l.env.logger.Warn("log is cut at the last whole batch", "dir", r.l.dir, "offset", int64(r.next), "bytes", s.size.Load()-pos)
 	s.size.Store(pos)
 	// Synced, so that nothing behind the cut comes back after a further crash.
-	return errors.Join(h.file.Truncate(pos), h.file.Sync())
+	return errors.Join(h.file.Truncate(pos), syncData(h.file))
 }
 
 // take brings epochs and producers up to a sound batch; it returns the aborted transactions with that which it ended.

@@ -110,7 +110,7 @@ func (l *Log) truncateLocked(now time.Time, c cut) error {
 		}
 	}
 	s.reserved = 0
-	if err := errors.Join(h.file.Truncate(c.position), h.file.Sync()); err != nil {
+	if err := errors.Join(h.file.Truncate(c.position), syncData(h.file)); err != nil {
 		return err
 	}
 	if err := l.cutDamage(s, kept, c.position); err != nil {
