@@ -70,7 +70,7 @@ func TestFileOperations(t *testing.T) {
 		"create leader-epoch-checkpoint.tmp", "write leader-epoch-checkpoint.tmp 0+4", "sync leader-epoch-checkpoint.tmp",
 		"rename leader-epoch-checkpoint.tmp leader-epoch-checkpoint", "syncdir "+testDir,
 		"rename ~0.log ~0.log.deleted", "rename ~0.index ~0.index.deleted", "rename ~0.timeindex ~0.timeindex.deleted",
-		"rename ~0.txnindex ~0.txnindex.deleted", "rename ~0.snapshot ~0.snapshot.deleted")
+		"rename ~0.txnindex ~0.txnindex.deleted", "rename ~0.snapshot ~0.snapshot.deleted", "syncdir "+testDir)
 	step("append", add, "write ~3.log 0+74")
 	step("close", func() error { return l.Close(testTime) },
 		"create ~3.index", "create ~3.timeindex", "write ~3.timeindex 0+12",

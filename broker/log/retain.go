@@ -59,6 +59,10 @@ func (l *Log) Retain(now time.Time) (int, error) {
 			return 0, l.env.fault("delete segment", err)
 		}
 	}
+	// From here on the first segment says where the log starts, and no checkpoint does: it must not come back.
+	if err := l.env.fs.SyncDir(l.dir); err != nil {
+		return 0, l.env.fault("delete segment", err)
+	}
 	l.snapshotFiles = slices.DeleteFunc(l.snapshotFiles, func(at wire.Offset) bool { return hasBase(gone, at) })
 	return len(gone), nil
 }
