@@ -133,12 +133,18 @@ func (m *Manager) keepUnopened(d *logDir, name string, offsets map[wire.TopicPar
 }
 
 // Close flushes every log, writes snapshots and checkpoints, and leaves the clean-shutdown markers, with the broker's epoch. Logs
-// in which nothing happened cost nothing. A directory where something failed is left without a marker.
+// in which nothing happened cost nothing. A directory where something failed, or holds a log that was not opened, is left without
+// a marker.
 func (m *Manager) Close(now time.Time, epoch wire.BrokerEpoch) error {
 	logs := m.Logs()
 	failures := make([]error, len(logs))
 	m.o.Run(len(logs), func(i int) { failures[i] = logs[i].Close(now) })
 	unclean := map[*environment]bool{}
+	m.mu.RLock()
+	for _, f := range m.unopened {
+		unclean[f.d.env] = true // as it was left before
+	}
+	m.mu.RUnlock()
 	for i, err := range failures {
 		if err != nil {
 			unclean[logs[i].env] = true

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
+	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -74,5 +76,107 @@ func TestAPartitionThatWasLostLeavesNoCheckpointBehind(t *testing.T) {
 	o.FS = o.FS.(*vfs.Mem).ProcessCrashClone()
 	if l, ok := mustManage(t, o).Get(partition(0)); !ok || l.StartOffset() != 0 || l.EndOffset() != 3 {
 		t.Errorf("start %d, end %d", l.StartOffset(), l.EndOffset())
+	}
+}
+
+// The clean marker vouches for every log of its directory: one that could not be opened for want of room is still as the crash
+// left it.
+func TestALogThatWasNotOpenedKeepsItsDirectoryUnclean(t *testing.T) {
+	mem := vfs.NewMem()
+	o := managerOptions(mem, "/d1", "/d2")
+	m := mustManage(t, o)
+	create(t, m, partition(1))
+	l := create(t, m, partition(0)) // in /d2
+	appendBatch(t, l, batch(3, 1, 10))
+	fault := vfs.NewFault(mem.ProcessCrashClone())
+	o.FS = fault
+	fault.SetRules(vfs.Rule{Path: "/d2/a-b-0/*", Op: vfs.OpRename, Err: vfs.ErrNoSpace}, vfs.Rule{Path: "/d2/a-b-0/*", Op: vfs.OpRemove, Err: vfs.ErrNoSpace})
+	m = mustManage(t, o)
+	if _, ok := m.Get(partition(0)); ok {
+		t.Fatal("it opened without room")
+	}
+	_ = m.Close(testTime, 5)
+	for dir, want := range map[string]bool{"/d1": true, "/d2": false} {
+		if _, err := fault.Stat(dir + "/" + cleanFile); (err == nil) != want {
+			t.Errorf("marker in %s: %v", dir, err)
+		}
+	}
+}
+
+// Whoever asks for a checkpoint may say afterwards that what he changed is durable, also where another had begun to write it.
+func TestACheckpointWaitsForTheOneUnderWay(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem())
+	m := mustManage(t, managerOptions(fault, "/d1"))
+	l := create(t, m, partition(0))
+	appendBatch(t, l, batch(3, 1, 10))
+	l.UpdateHighWatermark(3)
+	found := make(chan string, 1)
+	fault.SetRules(vfs.Rule{Op: vfs.OpRename, Path: "/d1/" + logStartFile + "*", Times: 1, Hook: func(vfs.Call) {
+		go func() {
+			_ = m.Checkpoint()
+			content, _ := readFile(fault, "/d1/"+logStartFile)
+			found <- string(content)
+		}()
+		select {
+		case early := <-found:
+			found <- early
+		case <-time.After(10 * time.Millisecond): // long enough for one who does not wait
+		}
+	}})
+	if err := errors.Join(l.AdvanceStart(2), m.Checkpoint()); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-found; got != "0\n1\na-b 0 2\n" {
+		t.Errorf("a checkpoint returned before it was written: %q", got)
+	}
+}
+
+// FM-32: once its segment is gone, the checkpoint no longer names the log start. A power loss must not bring the segment back.
+func TestDeletedRecordsDoNotComeBackWithTheirSegment(t *testing.T) {
+	mem := vfs.NewMem()
+	o := managerOptions(mem, "/d1")
+	m := mustManage(t, o)
+	l := create(t, m, partition(0))
+	appendBatch(t, l, batch(3, 1, 10))
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.UpdateHighWatermark(3)
+	if err := errors.Join(l.AdvanceStart(3), m.Checkpoint(), l.Roll(testTime)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.Retain(testTime); n != 1 || err != nil {
+		t.Fatalf("%d segments went: %v", n, err)
+	}
+	markChanged(&l.env.disk.startChanged) // by another partition
+	if err := m.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	for name, clone := range crashes(mem) {
+		o := o
+		o.FS = clone
+		if l, ok := mustManage(t, o).Get(partition(0)); !ok || l.StartOffset() != 3 {
+			t.Errorf("%s: start %d", name, l.StartOffset())
+		}
+	}
+}
+
+// FM-28: a sync that fails for want of room has lost pages like any other: what was not synced is gone from the page cache, and the
+// next sync would vouch for it.
+func TestAFailedSyncIsNoFullDisk(t *testing.T) {
+	for _, suffix := range []string{logSuffix, txnSuffix} {
+		fault := vfs.NewFault(vfs.NewMem())
+		l := mustOpen(t, options(fault, testConfig()))
+		appendBatch(t, l, batch(3, 1, 10, from(1, 0, 0), transactional))
+		if _, err := l.AppendAsLeader(testTime, record.NewEndTxnMarker(1, 0, 1, record.EndTxnMarker{Type: record.Abort}), 1, Coordinator); err != nil {
+			t.Fatal(err)
+		}
+		fault.SetRules(vfs.Rule{Op: vfs.OpSync, Path: testDir + "/*" + suffix, Err: vfs.ErrNoSpace, Times: 1})
+		if err := l.Flush(); !errors.Is(err, ErrStorage) {
+			t.Fatalf("%s: %v", suffix, err)
+		}
+		if err := l.Flush(); !errors.Is(err, ErrStorage) || l.RecoveryPoint() != 0 {
+			t.Errorf("%s: after a failed sync the next one gives %v and recovery point %d", suffix, err, l.RecoveryPoint())
+		}
 	}
 }
