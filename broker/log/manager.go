@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path"
@@ -183,7 +184,9 @@ func (m *Manager) createOptions(tp wire.TopicPartition, id wire.TopicID, cfg con
 	if d == nil {
 		return Options{}, false, fmt.Errorf("%w: no log directory is online", ErrStorage)
 	}
-	return m.logOptions(d, tp, id, cfg), true, nil
+	o = m.logOptions(d, tp, id, cfg)
+	_, err = m.o.FS.Stat(o.Dir)
+	return o, errors.Is(err, fs.ErrNotExist), nil // what is there belongs to somebody, and is not ours to remove
 }
 
 func (m *Manager) logOptions(d *logDir, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) Options {

@@ -180,3 +180,19 @@ func TestAFailedSyncIsNoFullDisk(t *testing.T) {
 		}
 	}
 }
+
+// Safety rule 9: whatever goes wrong, a folder that was there is not removed.
+func TestSafety09AFailedCreateRemovesNothingThatWasThere(t *testing.T) {
+	mem := vfs.NewMem()
+	m := mustManage(t, managerOptions(mem, "/d1"))
+	o := options(mem, testConfig())
+	o.Dir = "/d1/" + partition(0).String()
+	l := mustOpen(t, o)
+	appendBatch(t, l, batch(3, 1, 10))
+	if _, err := m.Create(testTime, partition(0), wire.TopicID{10}, testConfig()); !errors.Is(err, errTopicID) {
+		t.Fatal(err)
+	}
+	if got := len(contents(t, mustOpen(t, o))); got == 0 {
+		t.Error("the log is gone")
+	}
+}
