@@ -84,7 +84,7 @@ func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (_
 	registry.MustRegister(partitionCollector{b.engine})
 	requests := newRequestMetrics(registry)
 	b.network = network.New(network.Options{
-		Listeners: listeners, Handler: requests.observe(b.engine.Handle), Flexible: api.FlexibleHeader,
+		Listeners: listeners, Handler: b.engine.Handle, Answered: requests.answered, Flexible: api.FlexibleHeader,
 		Limits: limits(settings), Logger: logger.With("component", "network"), Registerer: registry,
 	})
 	b.admin, err = newAdmin(ctx, settings.AdminListener.Address(), registry, logger.With("component", "admin"), b.engine.Serving)

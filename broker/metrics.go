@@ -24,22 +24,19 @@ func newRegistry() *prometheus.Registry {
 
 // requestMetrics counts and times requests by API; the labels are the names of api.Table.
 type requestMetrics struct {
-	byKey [keySpace]*keyMetrics
+	byKey [keySpace]keyMetrics
 }
 
 // keySpace is above every API key.
 const keySpace = 128
 
+// keyMetrics are nil for a key that is not served.
 type keyMetrics struct {
-	requests prometheus.Counter
-	closed   prometheus.Counter
-	seconds  prometheus.Histogram
+	closed  prometheus.Counter
+	seconds prometheus.Observer
 }
 
 func newRequestMetrics(registry prometheus.Registerer) *requestMetrics {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tidemark_requests_total", Help: "Requests by API.",
-	}, []string{"api"})
 	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tidemark_requests_closed_total", Help: "Requests by API that closed their connection without an answer.",
 	}, []string{"api"})
@@ -47,40 +44,20 @@ func newRequestMetrics(registry prometheus.Registerer) *requestMetrics {
 		Name: "tidemark_request_duration_seconds", Help: "From the arrival of a request until its answer is ready, waiting included.",
 		Buckets: prometheus.ExponentialBuckets(50e-6, 4, 10),
 	}, []string{"api"})
-	registry.MustRegister(requests, closed, seconds)
+	registry.MustRegister(closed, seconds)
 	m := &requestMetrics{}
 	for _, entry := range api.Table() {
-		m.byKey[entry.Key] = &keyMetrics{
-			requests: requests.WithLabelValues(entry.Name),
-			closed:   closed.WithLabelValues(entry.Name),
-			seconds:  seconds.WithLabelValues(entry.Name).(prometheus.Histogram),
-		}
+		m.byKey[entry.Key] = keyMetrics{closed: closed.WithLabelValues(entry.Name), seconds: seconds.WithLabelValues(entry.Name)}
 	}
 	return m
 }
 
-// observe wraps the handling of requests.
-func (m *requestMetrics) observe(handle func(time.Time, *api.Request) api.Reply) func(time.Time, *api.Request) api.Reply {
-	return func(now time.Time, request *api.Request) api.Reply {
-		if request.Key < 0 || request.Key >= keySpace || m.byKey[request.Key] == nil {
-			return handle(now, request)
-		}
-		k := m.byKey[request.Key]
-		k.requests.Inc()
-		complete := request.Complete
-		request.Complete = func(reply api.Reply) {
-			k.done(request, reply)
-			complete(reply)
-		}
-		reply := handle(now, request)
-		if reply.Outcome != api.Parked {
-			k.done(request, reply)
-		}
-		return reply
+// answered takes note of a reply.
+func (m *requestMetrics) answered(request *api.Request, reply *api.Reply) {
+	if request.Key < 0 || request.Key >= keySpace || m.byKey[request.Key].seconds == nil {
+		return
 	}
-}
-
-func (k *keyMetrics) done(request *api.Request, reply api.Reply) {
+	k := &m.byKey[request.Key]
 	if reply.Outcome == api.Close {
 		k.closed.Inc()
 	}

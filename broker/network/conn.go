@@ -150,6 +150,9 @@ func (c *conn) handle(frame []byte) {
 	c.spare = nil
 	r.RequestHeader, r.Session, r.Body, r.Arrived = header, &c.session, body, now
 	reply := c.server.handler(now, &r.Request)
+	if reply.Outcome != api.Parked {
+		c.server.answered(&r.Request, &reply)
+	}
 	switch {
 	case reply.Outcome == api.Parked:
 		r.pipelined = reply.PipelineOn
@@ -184,6 +187,7 @@ func (c *conn) park(r *request) {
 // The memory of the request is free from here on, even if the goroutine is held up by a client that does not read.
 func (r *request) complete(reply api.Reply) {
 	c := r.conn
+	c.server.answered(&r.Request, &reply)
 	c.mu.Lock()
 	unwanted := r.done || c.dead
 	buffer := r.buffer

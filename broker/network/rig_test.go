@@ -39,6 +39,9 @@ type rig struct {
 	address  string
 	registry *prometheus.Registry
 	logs     *lines
+
+	noted   sync.Mutex
+	replies map[int32]int // by correlation id
 }
 
 type lines struct {
@@ -73,10 +76,11 @@ func startOn(t testing.TB, l net.Listener, h handler, change ...func(*Limits)) *
 	for _, c := range change {
 		c(&limits)
 	}
-	r := &rig{t: t, address: l.Addr().String(), registry: prometheus.NewRegistry(), logs: &lines{}}
+	r := &rig{t: t, address: l.Addr().String(), registry: prometheus.NewRegistry(), logs: &lines{}, replies: map[int32]int{}}
 	r.Server = New(Options{
 		Listeners:  []Listener{{Name: "PLAINTEXT", Listener: l}},
 		Handler:    h,
+		Answered:   r.note,
 		Flexible:   func(wire.APIKey, int16) bool { return false },
 		Limits:     limits,
 		Logger:     slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
@@ -85,6 +89,20 @@ func startOn(t testing.TB, l net.Listener, h handler, change ...func(*Limits)) *
 	r.Start()
 	t.Cleanup(func() { _ = r.shut(0) })
 	return r
+}
+
+// note counts the replies by correlation id.
+func (r *rig) note(q *api.Request, _ *api.Reply) {
+	r.noted.Lock()
+	defer r.noted.Unlock()
+	r.replies[q.CorrelationID]++
+}
+
+// repliesTo is how many replies to a request there were.
+func (r *rig) repliesTo(correlationID int32) int {
+	r.noted.Lock()
+	defer r.noted.Unlock()
+	return r.replies[correlationID]
 }
 
 // shut closes the server within the given time.

@@ -30,7 +30,9 @@ type Options struct {
 	Listeners []Listener // owned by the server from New on
 	// Handler answers one request. It runs on the connection's goroutine, so it must not block; a request that has to
 	// wait is answered Parked.
-	Handler  func(now time.Time, r *api.Request) api.Reply
+	Handler func(now time.Time, r *api.Request) api.Reply
+	// Answered is told of each reply once it is there, by any goroutine. It must not block. May be nil.
+	Answered func(r *api.Request, reply *api.Reply)
 	Flexible wire.FlexibleHeaders
 	Limits   Limits
 	Logger   *slog.Logger
@@ -41,6 +43,7 @@ type Options struct {
 // Server serves the connections of its listeners.
 type Server struct {
 	handler  func(now time.Time, r *api.Request) api.Reply
+	answered func(r *api.Request, reply *api.Reply)
 	flexible wire.FlexibleHeaders
 	limits   Limits
 	log      *slog.Logger
@@ -65,6 +68,7 @@ func New(o Options) *Server {
 	limits := o.Limits.normal()
 	s := &Server{
 		handler:   o.Handler,
+		answered:  o.Answered,
 		flexible:  o.Flexible,
 		limits:    limits,
 		log:       o.Logger,
@@ -73,6 +77,9 @@ func New(o Options) *Server {
 		listeners: o.Listeners,
 		closing:   make(chan struct{}),
 		conns:     map[*conn]struct{}{},
+	}
+	if s.answered == nil {
+		s.answered = func(*api.Request, *api.Reply) {}
 	}
 	s.metrics = newMetrics(o.Registerer, s.admission.count, s.memory.inUse)
 	return s

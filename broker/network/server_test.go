@@ -175,6 +175,27 @@ func TestCompleteBeforeTheHandlerReturns(t *testing.T) {
 	r.allReturned()
 }
 
+// TestEachReplyIsToldOnce, whether it comes at once or later, behind whatever others of its connection.
+func TestEachReplyIsToldOnce(t *testing.T) {
+	p := newParker()
+	r := start(t, p.handle)
+	c := r.dial()
+	c.send(frame(keyEcho, 1, ""), frame(keySilent, 2, ""), frame(keyEcho, 3, ""), frame(keyPark, 4, ""), frame(keyEcho, 5, ""))
+	q := <-p.parked
+	if n := r.repliesTo(4); n != 0 {
+		t.Errorf("%d replies to a parked request", n)
+	}
+	q.Complete(respond(q, ""))
+	for _, id := range []int32{1, 3, 4, 5} {
+		c.wants(id, "")
+	}
+	for id := range int32(5) {
+		if n := r.repliesTo(id + 1); n != 1 {
+			t.Errorf("%d replies to request %d", n, id+1)
+		}
+	}
+}
+
 func TestNoReplySendsNothing(t *testing.T) {
 	r := start(t, newParker().handle)
 	c := r.dial()
