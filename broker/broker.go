@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
@@ -109,10 +110,19 @@ func (b *Broker) waitServing(ctx context.Context) error {
 	}
 }
 
+// drainMax is how long a stop waits for answers that are under way. What is parked for longer, a fetch of a consumer with nothing
+// to read or a member that waits for its group, would only hold it up: its client goes on elsewhere.
+const drainMax = 500 * time.Millisecond
+
 // Close stops the broker in order: clients first, then leaderships, logs, the lease. What ctx cuts short is left as a crash would
 // leave it.
 func (b *Broker) Close(ctx context.Context) error {
-	errNetwork := b.network.Close(ctx)
+	draining, drained := context.WithTimeout(ctx, drainMax)
+	defer drained()
+	errNetwork := b.network.Close(draining)
+	if errors.Is(errNetwork, context.DeadlineExceeded) && ctx.Err() == nil {
+		errNetwork = nil
+	}
 	b.engine.Stop()
 	b.loop.Wake()
 	select {

@@ -10,13 +10,13 @@ import (
 	"github.com/tidemark-io/tidemark/broker/config"
 )
 
-// A layout is the shape of a request's body, as far as its size in memory depends on it. It is written as the fields in their
-// order: 1, 2, 4, 8 and 16 are fixed numbers of bytes, s is a string, b are bytes, (...) is an array of structures, [...] one of
-// plain values, {...} a structure that may be null. Behind a field may stand its versions: @3, @3+, @3-5; without it is in all.
+// A layout is the shape of a request's body. It is written as the fields in their order: 1, 2, 4, 8 and 16 are fixed numbers of
+// bytes, s is a string, b are bytes, (...) is an array of structures, [...] one of plain values, {...} a structure. Behind a field
+// stands ? if it may be null (?3+: from version 3 on), and then its versions: @3, @3+, @3-5; without, it is in all.
 //
-// Decoding makes a request up to a hundred times as large as it came: an element of three bytes is a structure of eighty, a tagged
-// field of three bytes an entry of a map. So larger bodies are walked first, which allocates nothing, and refused where they hold
-// more elements than anybody needs.
+// Bodies are walked by their layout before they are decoded. That allocates nothing, and decoding makes a request up to fifty times
+// as large as it came: an element of three bytes is a structure of eighty, a tagged field of three bytes an entry of a map. Refused
+// is what ends too early, holds more elements than anybody needs, or a null where Kafka takes none.
 type layout struct {
 	fields   []field
 	flexible bool // strings and arrays have compact lengths, structures end with tagged fields
@@ -24,9 +24,10 @@ type layout struct {
 
 // field is one step of a walk.
 type field struct {
-	kind fieldKind
-	size int     // of fixed ones
-	of   *layout // the elements of an array, or the structure
+	kind     fieldKind
+	size     int     // of fixed ones
+	of       *layout // the elements of an array, or the structure
+	nullable bool
 }
 
 type fieldKind int8
@@ -37,18 +38,15 @@ const (
 	bytesField
 	structArray
 	valueArray
-	nullableStruct
+	structure
 )
 
-const (
-	// walkedBytesMin is the size of the smallest body that is walked: a smaller one can't become large.
-	walkedBytesMin = 4 << 10
-	// taggedFieldElements is how many elements a tagged field counts as: a map with one entry takes 300 bytes.
-	taggedFieldElements = 4
-)
+// taggedFieldElements is how many elements a tagged field counts as: a map with one entry takes 300 bytes.
+const taggedFieldElements = 4
 
 var (
 	errShort    = errors.New("body ends too early")
+	errNull     = errors.New("null where none may be")
 	errElements = errors.New("too many elements")
 )
 
@@ -71,7 +69,7 @@ func parseFields(tokens string, version int16, flexible bool) (fields []field, r
 		case ')', ']', '}':
 			return fields, token + " " + rest
 		case '(', '[', '{':
-			f.kind = map[byte]fieldKind{'(': structArray, '[': valueArray, '{': nullableStruct}[token[0]]
+			f.kind = map[byte]fieldKind{'(': structArray, '[': valueArray, '{': structure}[token[0]]
 			f.of = &layout{flexible: flexible}
 			f.of.fields, rest = parseFields(rest, version, flexible)
 			token, rest, _ = strings.Cut(rest, " ")
@@ -80,9 +78,14 @@ func parseFields(tokens string, version int16, flexible bool) (fields []field, r
 		case 'b':
 			f.kind = bytesField
 		default:
-			f.size = number(strings.SplitN(token, "@", 2)[0])
+			size, _, _ := strings.Cut(token, "@")
+			f.size = number(size)
 		}
-		if _, versions, ok := strings.Cut(token, "@"); !ok || inVersions(versions, version) {
+		token, versions, some := strings.Cut(token, "@")
+		if _, from, ok := strings.Cut(token, "?"); ok {
+			f.nullable = from == "" || inVersions(from, version)
+		}
+		if !some || inVersions(versions, version) {
 			fields = append(fields, f)
 		}
 	}
@@ -109,11 +112,8 @@ func number(s string) int {
 	return n
 }
 
-// check walks a body and refuses one that ends too early or that would grow too large in memory.
+// check walks a body and refuses one that must not be decoded.
 func (l *layout) check(body []byte) error {
-	if len(body) < walkedBytesMin {
-		return nil
-	}
 	w := bodyWalk{rest: body, elements: config.ArrayElementsMax}
 	return w.structure(l)
 }
@@ -145,43 +145,48 @@ func (w *bodyWalk) value(f *field, flexible bool) error {
 	case fixedField:
 		return w.skip(f.size)
 	case stringField:
-		return w.sized(flexible, 2)
+		return w.sized(f, flexible, 2)
 	case bytesField:
-		return w.sized(flexible, 4)
-	case nullableStruct:
-		if len(w.rest) == 0 {
-			return errShort
-		}
-		present := int8(w.rest[0]) >= 0
-		w.rest = w.rest[1:]
-		if !present {
-			return nil
-		}
-		return w.structure(f.of)
+		return w.sized(f, flexible, 4)
+	case structure:
+		return w.nullable(f)
 	case structArray, valueArray:
 		return w.array(f, flexible)
 	}
 	return nil
 }
 
+// nullable steps over a structure behind the byte that tells whether it is there.
+func (w *bodyWalk) nullable(f *field) error {
+	if len(w.rest) == 0 {
+		return errShort
+	}
+	present := int8(w.rest[0]) >= 0
+	w.rest = w.rest[1:]
+	if !present {
+		return nil
+	}
+	return w.structure(f.of)
+}
+
 // sized steps over a length and what is as long.
-func (w *bodyWalk) sized(flexible bool, width int) error {
-	n, err := w.length(flexible, width)
+func (w *bodyWalk) sized(f *field, flexible bool, width int) error {
+	n, err := w.length(f, flexible, width)
 	if err != nil {
 		return err
 	}
-	return w.skip(max(n, 0))
+	return w.skip(n)
 }
 
 func (w *bodyWalk) array(f *field, flexible bool) error {
-	n, err := w.length(flexible, 4)
+	n, err := w.length(f, flexible, 4)
 	if err != nil {
 		return err
 	}
 	if n > len(w.rest) {
 		return errShort
 	}
-	if w.elements -= max(n, 0); w.elements < 0 {
+	if w.elements -= n; w.elements < 0 {
 		return errElements
 	}
 	for range n {
@@ -224,23 +229,29 @@ func (w *bodyWalk) tags() error {
 	return nil
 }
 
-// length reads a length, which is -1 for null.
-func (w *bodyWalk) length(flexible bool, width int) (int, error) {
-	if flexible {
-		n, err := w.uvarint()
-		return n - 1, err
-	}
-	if len(w.rest) < width {
-		return 0, errShort
-	}
+// length reads the length of a field; that of null is 0.
+func (w *bodyWalk) length(f *field, flexible bool, width int) (int, error) {
 	var n int
-	if width == 2 {
+	switch {
+	case flexible:
+		v, err := w.uvarint()
+		if err != nil {
+			return 0, err
+		}
+		n = int(int32(v)) - 1 // as Kafka does: larger ones are negative
+	case len(w.rest) < width:
+		return 0, errShort
+	case width == 2:
 		n = int(int16(binary.BigEndian.Uint16(w.rest)))
-	} else {
+		w.rest = w.rest[2:]
+	default:
 		n = int(int32(binary.BigEndian.Uint32(w.rest)))
+		w.rest = w.rest[4:]
 	}
-	w.rest = w.rest[width:]
-	return n, nil
+	if n < 0 && !f.nullable {
+		return 0, errNull
+	}
+	return max(n, 0), nil
 }
 
 func (w *bodyWalk) uvarint() (int, error) {
