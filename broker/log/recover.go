@@ -14,9 +14,9 @@ import (
 // recovery brings a log into order after an unclean stop: it verifies every batch from the segment of the recovery point on,
 // cuts what is torn, marks what is damaged, and makes indexes, epochs and producer state anew.
 //
-// What is cut: in the last segment everything from the first unsound batch on, unless a sound one follows and the batch was
-// flushed. After a power loss the same holds for any segment above the recovery point, and for a gap between two of them:
-// the log must be a prefix. Damage elsewhere happened to data that was complete once: it is marked and never cut.
+// What is cut: in the last segment a batch that the file's end cuts short, and an unsound one that no sound one follows. After a
+// power loss also everything above the recovery point from the first unsound batch on, in any segment, or from a gap between two
+// of them: the log must be a prefix. Damage elsewhere happened to data that was complete once: it is marked and never cut.
 type recovery struct {
 	l        *Log
 	now      time.Time
@@ -61,6 +61,15 @@ func (r *recovery) run() error {
 	}
 	if err := l.removeSnapshots(func(at wire.Offset) bool { return at > r.next }); err != nil {
 		return err
+	}
+	if r.state > r.next { // the producers know batches that are gone
+		from, err := l.loadSnapshot(r.now, r.next)
+		if err != nil {
+			return err
+		}
+		if err := l.replay(r.now, r.segments, max(from, r.segments[0].base), r.next); err != nil {
+			return err
+		}
 	}
 	if r.marked {
 		return l.writeDamage(r.segments)
@@ -123,7 +132,7 @@ func (r *recovery) scan(i int) (cut bool, err error) {
 			break
 		}
 		if errors.Is(err, errBatch) {
-			if r.next >= r.point && (last || r.stop == StopPowerLoss) {
+			if r.next >= r.point && (r.stop == StopPowerLoss || last && in.torn()) {
 				cut = true
 			} else if cut, err = r.mark(s, in, limit, last); err != nil {
 				return false, err

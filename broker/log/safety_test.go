@@ -1,6 +1,7 @@
 package log
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -194,5 +195,40 @@ func TestSafety09AFailedCreateRemovesNothingThatWasThere(t *testing.T) {
 	}
 	if got := len(contents(t, mustOpen(t, o))); got == 0 {
 		t.Error("the log is gone")
+	}
+}
+
+// A process that dies tears nothing but its last write. What is unsound before that is damage: acknowledged records follow it.
+func TestAProcessCrashCutsNothingBehindDamage(t *testing.T) {
+	mem := vfs.NewMem()
+	l := mustOpen(t, options(mem, testConfig()))
+	for i := range 10 {
+		appendBatch(t, l, batch(1, int64(i), 200))
+	}
+	whole := contents(t, l)
+	size := len(whole) / 10
+	damaged := append(bytes.Clone(whole), whole[:size/2]...) // a write that was torn
+	damaged[6*size+100]++
+	writeAll(t, mem, segmentFile(0, logSuffix), damaged)
+	checkDamaged(t, "process crash", mustOpen(t, crashed(mem, testConfig(), StopProcessCrash, 0)), whole, size)
+}
+
+// FM-73: a producer snapshot may know batches that the log has lost. A retry of one of them must be appended.
+func TestProducersForgetWhatTheLogHasLost(t *testing.T) {
+	mem := vfs.NewMem()
+	l := mustOpen(t, options(mem, testConfig()))
+	for i := range int32(4) {
+		appendBatch(t, l, batch(1, int64(i), 200, from(1, 0, i)))
+	}
+	whole := contents(t, l)
+	if err := l.Close(testTime); err != nil {
+		t.Fatal(err)
+	}
+	writeAll(t, mem, segmentFile(0, logSuffix), whole[:len(whole)/2])
+	for _, stop := range []Stop{StopPowerLoss, StopProcessCrash, StopClean} {
+		l := mustOpen(t, crashed(mem.ProcessCrashClone(), testConfig(), stop, 4))
+		if info := appendBatch(t, l, batch(1, 2, 200, from(1, 0, 2))); info.Duplicate || info.First != 2 {
+			t.Errorf("stop %d: %+v", stop, info)
+		}
 	}
 }

@@ -131,6 +131,19 @@ func (s *scanner) next(least, limit wire.Offset) (record.Batch, error) {
 	return batch, nil
 }
 
+// torn tells whether the file ends inside the batch at pos, as after a write that was not finished.
+func (s *scanner) torn() bool {
+	if s.end-s.pos < record.HeaderSize {
+		return true
+	}
+	header, err := s.window(record.HeaderSize)
+	if err != nil {
+		return false
+	}
+	size, err := record.SizeOf(header)
+	return err == nil && int64(size) > s.end-s.pos
+}
+
 // soundHeader looks at what the checksum does not cover, and at the size before anything is allocated for it.
 func soundHeader(b record.Batch, room int64, least, limit wire.Offset) (size int64, ok bool) {
 	n, err := record.SizeOf(b)
