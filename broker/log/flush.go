@@ -53,7 +53,7 @@ func (l *Log) flushTo(offset wire.Offset) error {
 // transaction indexes, epochs, the newest producer snapshot, and the directory's entries. The offset and time index are
 // not: a crash leaves what their checks find.
 func (l *Log) flushMaintained(offset wire.Offset) error {
-	if err := l.env.disk.check(); err != nil {
+	if err := l.env.disk.check(); err != nil || l.moved {
 		return err
 	}
 	l.mu.Lock()

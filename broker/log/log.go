@@ -68,6 +68,7 @@ type Log struct {
 	newFiles      bool              // a segment's file was made since the directory was synced
 	newDir        bool              // its directory was made and is not durable
 	closed        bool
+	moved         bool // its directory has another name: no file of it may be written; also under maintenance
 
 	// Published to readers without a lock. segments are sorted, never empty, and replaced as a whole; the last one is active.
 	segments      atomic.Pointer[[]*segment]

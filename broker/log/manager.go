@@ -257,7 +257,7 @@ func (l *Log) moveAway(to string) error {
 		return err
 	}
 	l.mu.Lock()
-	l.closed = true
+	l.closed, l.moved = true, true
 	l.mu.Unlock()
 	for _, s := range *l.segments.Load() {
 		s.abandon()

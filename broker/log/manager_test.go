@@ -280,6 +280,36 @@ func TestDeleteAndStray(t *testing.T) {
 	}
 }
 
+// TestWorkOnADeletedLogTouchesNothing: flush, retention and scrub may have got hold of a log before it was deleted. Its files are
+// not there any more, and that is no fault of the disk.
+func TestWorkOnADeletedLogTouchesNothing(t *testing.T) {
+	m := mustManage(t, managerOptions(vfs.NewMem(), "/d1"))
+	l := create(t, m, partition(0))
+	for range 3 {
+		appendBatch(t, l, batch(3, 1, 10))
+		if err := l.Roll(testTime); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.UpdateHighWatermark(9)
+	if err := l.AdvanceStart(9); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Delete(testTime, partition(0)); err != nil {
+		t.Fatal(err)
+	}
+	m.FlushDue(testTime)
+	if n, err := l.Retain(testTime); n != 0 || err != nil {
+		t.Errorf("retention: %d segments, %v", n, err)
+	}
+	if _, _, err := l.Scrub(1 << 20); err != nil {
+		t.Errorf("scrub: %v", err)
+	}
+	if offline := m.Offline(); len(offline) != 0 {
+		t.Errorf("%v is offline", offline)
+	}
+}
+
 func TestParkedNamesFit(t *testing.T) {
 	tp := wire.TopicPartition{Topic: strings.Repeat("x", 249), Partition: 12345}
 	name := parkedDirName(tp, [16]byte{0xab}, deleteSuffix)

@@ -37,7 +37,7 @@ func (l *Log) raiseStartLocked(offset wire.Offset) {
 func (l *Log) Retain(now time.Time) (int, error) {
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
-	if err := l.env.disk.check(); err != nil {
+	if err := l.env.disk.check(); err != nil || l.moved {
 		return 0, err
 	}
 	count, all, err := l.deletable(now)

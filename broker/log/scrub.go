@@ -14,7 +14,7 @@ import (
 func (l *Log) Scrub(budget int) (checked int, done bool, err error) {
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
-	if err := l.env.disk.check(); err != nil {
+	if err := l.env.disk.check(); err != nil || l.moved {
 		return 0, true, err
 	}
 	segments := *l.segments.Load()
