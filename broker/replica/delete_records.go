@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -30,23 +31,40 @@ type DeleteRecordsResult struct {
 func (m *Manager) DeleteRecords(now time.Time, r *DeleteRecordsRequest, done func([]DeleteRecordsResult)) {
 	s := m.state.Load()
 	op := &delayedDelete{results: make([]DeleteRecordsResult, len(r.Partitions)), done: done}
-	var keys []*partition
 	for i := range r.Partitions {
 		p, offset, code := s.deleteRecords(&r.Partitions[i])
 		if code != wire.None {
-			op.results[i] = DeleteRecordsResult{Code: code, LowWatermark: wire.NoOffset}
+			op.refuse(i, code)
 			continue
 		}
 		op.waits = append(op.waits, deleteWait{row: i, partition: p, offset: offset})
-		keys = append(keys, p)
 	}
-	if len(op.waits) > 0 {
-		// What was answered stays deleted after a kill. A checkpoint that can't be written takes its directory offline.
-		if err := m.logs.Checkpoint(); err != nil {
-			m.logger.Error("log start offsets can't be written", "err", err)
-		}
+	m.keepDeleted(op)
+	keys := make([]*partition, len(op.waits))
+	for i := range op.waits {
+		keys[i] = op.waits[i].partition
 	}
 	m.park(now, &m.deletes, op, keys, now.Add(r.Timeout))
+}
+
+// keepDeleted makes the new log start offsets durable: what is answered stays deleted after a kill. Where that fails, the answer
+// is an error, and whoever asks again moves nothing but finds the disk as it is then.
+func (m *Manager) keepDeleted(op *delayedDelete) {
+	if len(op.waits) == 0 {
+		return
+	}
+	err := m.logs.Checkpoint()
+	if err != nil {
+		m.logger.Error("log start offsets can't be written", "err", err)
+	}
+	op.waits = slices.DeleteFunc(op.waits, func(w deleteWait) bool {
+		l := w.partition.role.Load().log
+		failed := err != nil || l == nil || l.Err() != nil
+		if failed {
+			op.refuse(w.row, wire.KafkaStorageError)
+		}
+		return failed
+	})
 }
 
 // deleteRecords moves the log start offset of one partition, and returns where all replicas are to follow.
@@ -91,6 +109,10 @@ type deleteWait struct {
 	offset    wire.Offset
 }
 
+func (d *delayedDelete) refuse(row int, code wire.Code) {
+	d.results[row] = DeleteRecordsResult{Code: code, LowWatermark: wire.NoOffset}
+}
+
 // TryComplete settles the partitions whose replicas have all followed and tells whether that was all.
 func (d *delayedDelete) TryComplete(time.Time) bool {
 	left := d.waits[:0]
@@ -123,7 +145,7 @@ func (d *delayedDelete) Complete(time.Time) { d.done(d.results) }
 // Expire answers; where replicas have not followed in time, that is what is said.
 func (d *delayedDelete) Expire(time.Time) {
 	for _, w := range d.waits {
-		d.results[w.row] = DeleteRecordsResult{Code: wire.RequestTimedOut, LowWatermark: wire.NoOffset}
+		d.refuse(w.row, wire.RequestTimedOut)
 	}
 	d.done(d.results)
 }

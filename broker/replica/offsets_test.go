@@ -1,6 +1,7 @@
 package replica_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -285,5 +286,30 @@ func TestFM32DeletedRecordsStayDeletedAfterAKill(t *testing.T) {
 	r.open()
 	if first := r.list("t", -2); first.Offset != 3 {
 		t.Fatalf("earliest is %+v after the kill, want 3", first)
+	}
+}
+
+// What could not be made durable is not answered as deleted. With room again it may be asked for again.
+func TestFM32DeleteRecordsOnADiskThatRefuses(t *testing.T) {
+	for failure, again := range map[error]wire.Code{vfs.ErrNoSpace: wire.None, errors.New("input/output error"): wire.KafkaStorageError} {
+		files := vfs.NewMem()
+		disk := vfs.NewFault(files)
+		r := newRigOn(t, disk, "/data")
+		r.create("t", topic{})
+		r.put("t", 5)
+		disk.SetRules(vfs.Rule{Op: vfs.OpCreate, Path: "/data/log-start-offset-checkpoint.tmp", Err: failure, Times: 1})
+		for _, want := range []wire.Code{wire.KafkaStorageError, again} {
+			if got := r.deleteRecords("t", 3).now(); got.Code != want {
+				t.Fatalf("%v: %+v, want %v", failure, got, want)
+			}
+		}
+		if again != wire.None {
+			continue
+		}
+		r.fs = files.ProcessCrashClone()
+		r.open()
+		if first := r.list("t", -2); first.Offset != 3 {
+			t.Errorf("%v: earliest is %+v after a kill", failure, first)
+		}
 	}
 }
