@@ -129,6 +129,7 @@ func printSettings(w io.Writer, settings *config.Broker) error {
 
 // serve runs a broker until a signal ends it. A second signal ends the process at once.
 func serve(ctx context.Context, settings *config.Broker, started func(*broker.Broker)) error {
+	tuneMemory()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
