@@ -106,6 +106,30 @@ func TestReadGoesOnAcrossGaps(t *testing.T) {
 	}
 }
 
+// TestLargestTimestampBehindTheLogStart: records that were deleted have no part in it, be it that they share a segment, or a batch,
+// with those that are left.
+func TestLargestTimestampBehindTheLogStart(t *testing.T) {
+	l := mustOpen(t, options(vfs.NewMem(), testConfig()))
+	appendBatch(t, l, batch(3, 1000, 10)) // 1000, 1001, 1002
+	appendBatch(t, l, batch(1, 500, 10))
+	if err := l.Roll(testTime); err != nil {
+		t.Fatal(err)
+	}
+	appendBatch(t, l, batch(1, 700, 10))
+	l.UpdateHighWatermark(5)
+	for _, c := range []struct {
+		start, offset wire.Offset
+		timestamp     int64
+	}{{0, 2, 1002}, {1, 2, 1002}, {3, 4, 700}, {4, 4, 700}, {5, -1, -1}} {
+		if err := l.AdvanceStart(c.start); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := l.OffsetOfMaxTimestamp(5); err != nil || got.Offset != c.offset || got.Timestamp != c.timestamp {
+			t.Errorf("from %d on: %+v, %v", c.start, got, err)
+		}
+	}
+}
+
 func TestTimeLookups(t *testing.T) {
 	l := mustOpen(t, options(vfs.NewMem(), testConfig()))
 	find := func(ts int64, upTo wire.Offset) TimestampOffset {

@@ -68,6 +68,9 @@ func (l *Log) OffsetOfMaxTimestamp(upTo wire.Offset) (TimestampOffset, error) {
 	segments := *l.segments.Load()
 	for _, s := range segments[floorSegment(segments, start):] {
 		t, err := s.largestTime()
+		if err == nil && t > largest && s.base < start {
+			t, err = s.largestFrom(start, l.config.Load().MaxDecompressedBytes)
+		}
 		if err != nil && !errors.Is(err, errGone) {
 			return NoTimestampOffset, l.readError(err)
 		}
@@ -122,6 +125,37 @@ func (s *segment) scanLargest(h *handle, from wire.Offset) (int64, error) {
 	largest := record.NoTimestamp
 	err := s.walkFrom(h, from, func(b record.Batch, _ int64) (bool, error) {
 		largest = max(largest, b.MaxTimestamp())
+		return false, nil
+	})
+	return largest, err
+}
+
+// largestFrom is the largest timestamp of the records from an offset on, record.NoTimestamp when there are none. No index knows
+// it: DeleteRecords may have left off at any record.
+func (s *segment) largestFrom(offset wire.Offset, maxDecompressed int) (int64, error) {
+	h, err := s.open()
+	if err != nil {
+		return 0, err
+	}
+	defer h.drop()
+	largest := record.NoTimestamp
+	err = s.walkFrom(h, offset, func(header record.Batch, pos int64) (bool, error) {
+		if header.BaseOffset() >= offset {
+			largest = max(largest, header.MaxTimestamp())
+			return false, nil
+		}
+		b, err := readBatch(h, header, pos)
+		if err != nil {
+			return true, err
+		}
+		for r, err := range record.Records(b, maxDecompressed) {
+			if err != nil {
+				return true, fmt.Errorf("%w: records of the batch at %d: %w", ErrStorage, b.BaseOffset(), err)
+			}
+			if r.Offset >= offset {
+				largest = max(largest, r.Timestamp)
+			}
+		}
 		return false, nil
 	})
 	return largest, err
