@@ -20,7 +20,8 @@ import (
 // ManagerOptions say where the log directories are and whose.
 type ManagerOptions struct {
 	FS        vfs.FS
-	Dirs      []string // log.dirs
+	Dirs      []string  // log.dirs
+	Locks     *DirLocks // of Dirs, which OpenManager takes over; nil: it locks them itself
 	ClusterID string
 	// ClusterIncarnation counts recoveries of the cluster from its bucket (safety.md 30).
 	ClusterIncarnation int64

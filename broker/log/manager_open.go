@@ -100,15 +100,14 @@ type notFull struct{ error }
 var errIdentity = errors.New("log directory belongs to somebody else")
 
 func (m *Manager) openDir(d *logDir) (err error) {
-	if err := m.o.FS.MkdirAll(d.path); err != nil {
-		return err
-	}
-	if d.lock, err = m.o.FS.Lock(path.Join(d.path, lockFile)); err != nil {
-		return err
+	if d.lock = m.o.Locks.take(d.path); d.lock == nil {
+		if d.lock, err = lockDir(m.o.FS, d.path); err != nil {
+			return err
+		}
 	}
 	meta, ok, err := ReadMeta(m.o.FS, d.path)
 	switch {
-	case errors.Is(err, errMeta):
+	case errors.Is(err, ErrMeta):
 		return fmt.Errorf("%w: %w", errIdentity, err)
 	case err != nil:
 		return err

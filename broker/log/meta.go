@@ -23,7 +23,8 @@ type Meta struct {
 	DirectoryID        wire.TopicID
 }
 
-var errMeta = errors.New("meta.properties is damaged")
+// ErrMeta says that meta.properties is damaged, or of a version that is not known: whose the directory is cannot be told.
+var ErrMeta = errors.New("meta.properties is damaged")
 
 // ReadMeta reads meta.properties of a log directory; ok is false where there is none.
 func ReadMeta(fsys vfs.FS, dir string) (meta Meta, ok bool, err error) {
@@ -51,12 +52,12 @@ func ParseMeta(data []byte) (Meta, error) {
 		}
 		key, value, ok := strings.Cut(line, "=")
 		if !ok {
-			return Meta{}, fmt.Errorf("%w: line %q", errMeta, line)
+			return Meta{}, fmt.Errorf("%w: line %q", ErrMeta, line)
 		}
 		values[strings.TrimSpace(key)] = strings.ReplaceAll(strings.TrimSpace(value), `\`, "")
 	}
 	if values["version"] != "1" {
-		return Meta{}, fmt.Errorf("%w: version %q", errMeta, values["version"])
+		return Meta{}, fmt.Errorf("%w: version %q", ErrMeta, values["version"])
 	}
 	node, ok := values["node.id"]
 	if !ok {
@@ -64,18 +65,18 @@ func ParseMeta(data []byte) (Meta, error) {
 	}
 	id, err := strconv.ParseInt(node, 10, 32)
 	if err != nil || id < 0 {
-		return Meta{}, fmt.Errorf("%w: node.id %q", errMeta, node)
+		return Meta{}, fmt.Errorf("%w: node.id %q", ErrMeta, node)
 	}
 	meta := Meta{ClusterID: values["cluster.id"], BrokerID: wire.BrokerID(id)}
 	if meta.ClusterID == "" {
-		return Meta{}, fmt.Errorf("%w: no cluster.id", errMeta)
+		return Meta{}, fmt.Errorf("%w: no cluster.id", ErrMeta)
 	}
 	if meta.DirectoryID, err = wire.ParseTopicID(values["directory.id"]); err != nil {
-		return Meta{}, fmt.Errorf("%w: directory.id: %w", errMeta, err)
+		return Meta{}, fmt.Errorf("%w: directory.id: %w", ErrMeta, err)
 	}
 	if incarnation := values["cluster.incarnation"]; incarnation != "" {
 		if meta.ClusterIncarnation, err = strconv.ParseInt(incarnation, 10, 64); err != nil {
-			return Meta{}, fmt.Errorf("%w: cluster.incarnation %q", errMeta, incarnation)
+			return Meta{}, fmt.Errorf("%w: cluster.incarnation %q", ErrMeta, incarnation)
 		}
 	}
 	return meta, nil
