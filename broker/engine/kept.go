@@ -10,14 +10,15 @@ import (
 	"path"
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/log"
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/tier/chain"
 )
 
-// keptFile holds, in the first log directory, what this broker has seen of the metadata: a chain that ends before it, or that
-// differs there, is not the one this broker belongs to (safety.md 8). The image says which topics there were, so that the logs of
-// those that are gone can be told from logs that nobody can explain.
+// keptFile holds, in the first log directory that is online, what this broker has seen of the metadata: a chain that ends before it,
+// or that differs there, is not the one this broker belongs to (safety.md 8). The image says which topics there were, so that the
+// logs of those that are gone can be told from logs that nobody can explain.
 const keptFile = "cluster-metadata.json"
 
 // keptState is the content of keptFile; the zero position and an empty image without one.
@@ -33,12 +34,27 @@ type keptJSON struct {
 	Image       json.RawMessage `json:"image"`
 }
 
+// loadKept gives what was seen last, whichever of the directories was the first one then.
 func loadKept(fsys vfs.FS, dirs []string) (keptState, error) {
-	none := keptState{image: metadata.Empty()}
-	file, err := fsys.OpenRead(path.Join(dirs[0], keptFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return none, nil
+	newest := keptState{image: metadata.Empty()}
+	for _, dir := range dirs {
+		kept, err := loadKeptFrom(fsys, path.Join(dir, keptFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return keptState{}, err
+		}
+		if kept.position.Number >= newest.position.Number {
+			newest = kept
+		}
 	}
+	return newest, nil
+}
+
+func loadKeptFrom(fsys vfs.FS, name string) (keptState, error) {
+	var none keptState
+	file, err := fsys.OpenRead(name)
 	if err != nil {
 		return none, fmt.Errorf("open %s: %w", keptFile, err)
 	}
@@ -60,6 +76,16 @@ func loadKept(fsys vfs.FS, dirs []string) (keptState, error) {
 		return none, fmt.Errorf("decode %s: %w", keptFile, err)
 	}
 	return keptState{content.Position, content.Incarnation, image}, nil
+}
+
+// storeKept writes the file into the first log directory that is online.
+func (e *Engine) storeKept(state keptState) error {
+	for _, d := range e.logs.Dirs() {
+		if d.Err == nil {
+			return storeKept(e.fs, d.Path, state)
+		}
+	}
+	return log.ErrStorage
 }
 
 // storeKept replaces the file, durably: a crash leaves the old or the new one.
@@ -101,7 +127,7 @@ func (e *Engine) keepMetadata(now time.Time) {
 	e.keepDue = now.Add(keepInterval)
 	state := keptState{e.role.log.tail, e.incarnation, e.Image()}
 	e.lanes.add(LaneDisk, func(context.Context) Completion {
-		err := storeKept(e.fs, e.config.LogDirs[0], state)
+		err := e.storeKept(state)
 		return func(time.Time) {
 			e.keeping = false
 			if err != nil {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -17,13 +18,13 @@ import (
 	"github.com/tidemark-io/tidemark/tier/object/storecheck"
 )
 
-// Open starts a broker as far as it can come alone: it finds its cluster in the store, reads the metadata chain, locks and
-// recovers its log directories, and takes up its partitions. It blocks on the store and the disk. Whoever drives the engine
+// Open starts a broker as far as it can come alone: it locks its log directories, finds its cluster in the store, reads the
+// metadata chain, recovers the logs, and takes up its partitions. It blocks on the store and the disk. Whoever drives the engine
 // then steps it until it is Serving.
 //
 // It refuses a bucket that is not the one its directories belong to, a chain that ends before what this broker has seen, and a
 // store that does not keep its promises.
-func Open(ctx context.Context, now time.Time, o Options) (*Engine, error) {
+func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) {
 	logger := o.Logger.With("broker", int32(o.Config.NodeID))
 	e := &Engine{
 		config: o.Config, self: o.Config.NodeID, fs: o.FS,
@@ -33,12 +34,19 @@ func Open(ctx context.Context, now time.Time, o Options) (*Engine, error) {
 	e.settings.Store(o.Config)
 	e.image.Store(metadata.Empty())
 
-	found, err := e.findCluster(ctx, now, o)
+	// Locked before anything is read: what another process still writes, here or to the chain, would be taken for all that there
+	// is, and the logs of its newest topics for strays.
+	locks, err := log.LockDirs(o.FS, o.Config.LogDirs)
+	if err != nil {
+		return nil, err
+	}
+	defer locks.Close()
+	found, err := e.findCluster(ctx, now, o, locks.Dirs())
 	if err != nil {
 		return nil, err
 	}
 	e.clusterID = found.ID
-	kept, err := loadKept(o.FS, o.Config.LogDirs)
+	kept, err := loadKept(o.FS, locks.Dirs())
 	if err != nil {
 		return nil, err
 	}
@@ -50,16 +58,21 @@ func Open(ctx context.Context, now time.Time, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the metadata chain: %w", err)
 	}
-	if err := e.openLogs(now, o, fold.image); err != nil {
+	if err := e.openLogs(now, o, locks, fold.image); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.Close(now))
+		}
+	}()
 	if err := e.assemble(now, o, kept.incarnation, link); err != nil {
 		return nil, err
 	}
 	e.publish(now, fold.image, sinceStart(fold.image, kept.image))
 	e.replicas.SetStraysAside(now)
 	// From here on the lease may name this incarnation: the next one must know that it was ours.
-	if err := storeKept(o.FS, o.Config.LogDirs[0], keptState{link.Tail(), o.Incarnation, fold.image}); err != nil {
+	if err := e.storeKept(keptState{link.Tail(), o.Incarnation, fold.image}); err != nil {
 		return nil, fmt.Errorf("write %s: %w", keptFile, err)
 	}
 	e.keptOffset = fold.image.Offset()
@@ -67,17 +80,23 @@ func Open(ctx context.Context, now time.Time, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// findCluster reads cluster.json, or creates it in a new bucket that has been tried.
-func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options) (cluster.Cluster, error) {
+// findCluster reads cluster.json, or creates it in a new bucket that has been tried. dirs are the log directories that can be read.
+func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options, dirs []string) (cluster.Cluster, error) {
 	known := ""
-	for _, dir := range o.Config.LogDirs {
+	unread := len(o.Config.LogDirs) - len(dirs)
+	for _, dir := range dirs {
 		meta, ok, err := log.ReadMeta(o.FS, dir)
-		if err != nil {
+		switch {
+		case errors.Is(err, log.ErrMeta):
 			return cluster.Cluster{}, err
-		}
-		if ok {
+		case err != nil:
+			unread++
+		case ok:
 			known = meta.ClusterID
 		}
+	}
+	if known == "" && unread > 0 {
+		return cluster.Cluster{}, fmt.Errorf("%d log directories can't be read, and may say which cluster they belong to: %w", unread, log.ErrStorage)
 	}
 	if known == "" {
 		if err := storecheck.Quick(ctx, o.Store, "check/"+e.random.Nonce()); err != nil {
@@ -90,7 +109,7 @@ func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options) (clu
 	return cluster.Ensure(ctx, o.Store, known, fresh)
 }
 
-func (e *Engine) openLogs(now time.Time, o Options, image *metadata.Image) error {
+func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *metadata.Image) error {
 	settings, err := o.Config.WithDynamic(
 		image.Configs(metadata.ConfigResource{Type: metadata.BrokerResource}),
 		image.Configs(metadata.ConfigResource{Type: metadata.BrokerResource, Name: e.self.String()}))
@@ -98,7 +117,7 @@ func (e *Engine) openLogs(now time.Time, o Options, image *metadata.Image) error
 		settings = o.Config
 	}
 	e.logs, err = log.OpenManager(now, log.ManagerOptions{
-		FS: o.FS, Dirs: o.Config.LogDirs, ClusterID: e.clusterID, BrokerID: e.self, BootID: o.BootID,
+		FS: o.FS, Dirs: o.Config.LogDirs, Locks: locks, ClusterID: e.clusterID, BrokerID: e.self, BootID: o.BootID,
 		DefaultConfig: func(topic string) config.Topic {
 			overrides := image.Configs(metadata.ConfigResource{Type: metadata.TopicResource, Name: topic})
 			resolved, err := config.ResolveTopic(settings, overrides)

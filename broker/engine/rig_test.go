@@ -36,7 +36,8 @@ type rig struct {
 	puts   []string // keys, in the order in which puts arrived
 	random *rand.Rand
 	starts int
-	set    []string // settings besides those of the rig
+	set    []string   // settings besides those of the rig
+	rules  []vfs.Rule // of the disk, from the next start on
 
 	e      *Engine
 	woken  bool
@@ -89,6 +90,7 @@ func (r *rig) settings() *config.Broker {
 func (r *rig) tryOpen() error {
 	r.starts++
 	r.disk = vfs.NewFault(r.files)
+	r.disk.SetRules(r.rules...)
 	e, err := Open(r.t.Context(), r.now, Options{
 		Config: r.settings(), FS: r.disk, Store: r.store,
 		Advertised:  []metadata.Listener{{Name: "PLAINTEXT", Host: "127.0.0.1", Port: 9092, Protocol: "PLAINTEXT"}},

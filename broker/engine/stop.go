@@ -43,5 +43,12 @@ func (e *Engine) stepStop(now time.Time) {
 }
 
 // Close flushes and closes the logs. The clean-shutdown marker carries the broker epoch, so that the controller can tell this stop
-// from a crash. It is called once, when nobody drives the engine any more.
-func (e *Engine) Close(now time.Time) error { return e.logs.Close(now, e.member.epoch) }
+// from a crash; that of the stop before, where this incarnation came to none. It is called once, when nobody drives the engine any
+// more.
+func (e *Engine) Close(now time.Time) error {
+	epoch := e.member.epoch
+	if e.member.brokerEpoch() < 0 {
+		epoch = e.logs.CleanEpoch()
+	}
+	return e.logs.Close(now, epoch)
+}
