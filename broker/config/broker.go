@@ -23,43 +23,31 @@ type Broker struct {
 	MaxRequestPartitions     int // max.request.partition.size.limit
 
 	// Network.
-	SocketSendBufferBytes            int // -1: the system's default
-	SocketReceiveBufferBytes         int // -1: the system's default
-	SocketRequestMaxBytes            int
-	SocketListenBacklog              int
-	QueuedMaxRequestBytes            int64 // -1: no limit
-	MaxConnections                   int
-	MaxConnectionsPerIP              int
-	MaxConnectionsPerIPOverrides     map[string]int
-	MaxConnectionCreationRate        int // a second
-	ConnectionsMaxIdleMs             int64
-	ConnectionFailedAuthDelayMs      int
-	FetchMaxBytes                    int
-	FetchSessionCacheSlots           int
-	RequestTimeoutMs                 int
-	LeaderImbalanceCheckSeconds      int64
-	AutoLeaderRebalance              bool
-	ControlledShutdownEnable         bool
-	BrokerHeartbeatIntervalMs        int
-	BrokerSessionTimeoutMs           int
-	InitialRegistrationTimeoutMs     int
-	RecoveryThreadsPerDataDir        int
-	RetentionCheckIntervalMs         int64
-	FlushSchedulerIntervalMs         int64
-	FlushOffsetCheckpointMs          int
-	FlushStartOffsetCheckpointMs     int
-	ProducerIDExpirationMs           int
-	HighWatermarkCheckpointMs        int64
-	ReplicaLagTimeMaxMs              int64
-	ReplicaFetchMaxBytes             int
-	ReplicaFetchResponseMaxBytes     int
-	ReplicaFetchMinBytes             int
-	ReplicaFetchWaitMaxMs            int
-	ReplicaFetchBackoffMs            int
-	LeaderReplicationThrottledRate   int64
-	FollowerReplicationThrottledRate int64
-	QuotaWindowNum                   int
-	QuotaWindowSeconds               int
+	SocketSendBufferBytes        int // -1: the system's default
+	SocketReceiveBufferBytes     int // -1: the system's default
+	SocketRequestMaxBytes        int
+	QueuedMaxRequestBytes        int64 // -1: no limit
+	MaxConnections               int
+	MaxConnectionsPerIP          int
+	MaxConnectionsPerIPOverrides map[string]int
+	ConnectionsMaxIdleMs         int64
+	RequestTimeoutMs             int
+
+	// Logs and replication.
+	RecoveryThreadsPerDataDir int
+	RetentionCheckIntervalMs  int64
+	FlushSchedulerIntervalMs  int64
+	ProducerIDExpirationMs    int
+	HighWatermarkCheckpointMs int64
+	ReplicaLagTimeMaxMs       int64
+	FetchMaxBytes             int
+	FetchSessionCacheSlots    int
+
+	// Membership.
+	InitialRegistrationTimeoutMs int
+	BrokerHeartbeatIntervalMs    int
+	BrokerSessionTimeoutMs       int
+	ControlledShutdownEnable     bool
 
 	// Groups and offsets.
 	OffsetsTopicPartitions        int
@@ -73,16 +61,6 @@ type Broker struct {
 	GroupMaxSessionTimeoutMs      int
 	GroupInitialRebalanceDelayMs  int
 	GroupMaxSize                  int
-
-	// Transactions.
-	TransactionMaxTimeoutMs            int
-	TransactionalIDExpirationMs        int
-	TransactionTopicPartitions         int
-	TransactionTopicReplicationFactor  int
-	TransactionTopicMinISR             int
-	TransactionTopicSegmentBytes       int
-	TransactionPartitionVerification   bool
-	TransactionAbortTimedOutIntervalMs int
 
 	// The lease and the metadata log.
 	LeaseTTLMs             int64

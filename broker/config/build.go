@@ -34,7 +34,6 @@ func build(static map[string]setting, cluster, broker map[string]string) (*Broke
 	r.replication()
 	r.logs()
 	r.groups()
-	r.transactions()
 	r.control()
 	return b, errors.Join(r.errs...)
 }
@@ -164,14 +163,11 @@ func (r *reader) network() {
 	r.b.SocketSendBufferBytes = r.int("socket.send.buffer.bytes")
 	r.b.SocketReceiveBufferBytes = r.int("socket.receive.buffer.bytes")
 	r.b.SocketRequestMaxBytes = r.int("socket.request.max.bytes")
-	r.b.SocketListenBacklog = r.int("socket.listen.backlog.size")
 	r.b.QueuedMaxRequestBytes = r.long("queued.max.request.bytes")
 	r.b.MaxConnections = r.int("max.connections")
 	r.b.MaxConnectionsPerIP = r.int("max.connections.per.ip")
 	r.b.MaxConnectionsPerIPOverrides = r.counts("max.connections.per.ip.overrides")
-	r.b.MaxConnectionCreationRate = r.int("max.connection.creation.rate")
 	r.b.ConnectionsMaxIdleMs = r.long("connections.max.idle.ms")
-	r.b.ConnectionFailedAuthDelayMs = r.int("connection.failed.authentication.delay.ms")
 	r.b.RequestTimeoutMs = r.int("request.timeout.ms")
 	if total := r.b.QueuedMaxRequestBytes; total > 0 && total < int64(r.b.SocketRequestMaxBytes) {
 		r.fail("queued.max.request.bytes must be larger than socket.request.max.bytes, or not set")
@@ -200,16 +196,7 @@ func (r *reader) replication() {
 	r.b.FetchSessionCacheSlots = r.int("max.incremental.fetch.session.cache.slots")
 	r.b.HighWatermarkCheckpointMs = r.long("replica.high.watermark.checkpoint.interval.ms")
 	r.b.ReplicaLagTimeMaxMs = r.long("replica.lag.time.max.ms")
-	r.b.ReplicaFetchMaxBytes = r.int("replica.fetch.max.bytes")
-	r.b.ReplicaFetchResponseMaxBytes = r.int("replica.fetch.response.max.bytes")
-	r.b.ReplicaFetchMinBytes = r.int("replica.fetch.min.bytes")
-	r.b.ReplicaFetchWaitMaxMs = r.int("replica.fetch.wait.max.ms")
-	r.b.ReplicaFetchBackoffMs = r.int("replica.fetch.backoff.ms")
-	r.b.LeaderReplicationThrottledRate = r.long("leader.replication.throttled.rate")
-	r.b.FollowerReplicationThrottledRate = r.long("follower.replication.throttled.rate")
-	r.b.QuotaWindowNum = r.int("quota.window.num")
-	r.b.QuotaWindowSeconds = r.int("quota.window.size.seconds")
-	if int64(r.b.ReplicaFetchWaitMaxMs) > r.b.ReplicaLagTimeMaxMs {
+	if r.long("replica.fetch.wait.max.ms") > r.b.ReplicaLagTimeMaxMs {
 		r.fail("replica.fetch.wait.max.ms must not exceed replica.lag.time.max.ms, or followers flap in and out of the ISR")
 	}
 }
@@ -218,8 +205,6 @@ func (r *reader) logs() {
 	r.b.RecoveryThreadsPerDataDir = r.int("num.recovery.threads.per.data.dir")
 	r.b.RetentionCheckIntervalMs = r.long("log.retention.check.interval.ms")
 	r.b.FlushSchedulerIntervalMs = r.long("log.flush.scheduler.interval.ms")
-	r.b.FlushOffsetCheckpointMs = r.int("log.flush.offset.checkpoint.interval.ms")
-	r.b.FlushStartOffsetCheckpointMs = r.int("log.flush.start.offset.checkpoint.interval.ms")
 	r.b.ProducerIDExpirationMs = r.int("producer.id.expiration.ms")
 	for _, name := range []string{"log.retention.ms", "log.retention.minutes", "log.retention.hours"} {
 		if text := r.text(name); text == "0" || len(text) > 1 && text[0] == '-' && text != "-1" {
@@ -245,20 +230,7 @@ func (r *reader) groups() {
 	}
 }
 
-func (r *reader) transactions() {
-	r.b.TransactionMaxTimeoutMs = r.int("transaction.max.timeout.ms")
-	r.b.TransactionalIDExpirationMs = r.int("transactional.id.expiration.ms")
-	r.b.TransactionTopicPartitions = r.int("transaction.state.log.num.partitions")
-	r.b.TransactionTopicReplicationFactor = r.int("transaction.state.log.replication.factor")
-	r.b.TransactionTopicMinISR = r.int("transaction.state.log.min.isr")
-	r.b.TransactionTopicSegmentBytes = r.int("transaction.state.log.segment.bytes")
-	r.b.TransactionPartitionVerification = r.bool("transaction.partition.verification.enable")
-	r.b.TransactionAbortTimedOutIntervalMs = r.int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
-}
-
 func (r *reader) control() {
-	r.b.LeaderImbalanceCheckSeconds = r.long("leader.imbalance.check.interval.seconds")
-	r.b.AutoLeaderRebalance = r.bool("auto.leader.rebalance.enable")
 	r.b.ControlledShutdownEnable = r.bool("controlled.shutdown.enable")
 	r.b.BrokerHeartbeatIntervalMs = r.int("broker.heartbeat.interval.ms")
 	r.b.BrokerSessionTimeoutMs = r.int("broker.session.timeout.ms")

@@ -25,7 +25,6 @@ func TestLimitsFitTogether(t *testing.T) {
 		why          string
 		small, large int64
 	}{
-		{"the largest request fits a frame", number(t, "socket.request.max.bytes"), RequestBytesMax},
 		{"a frame before authentication is smaller than after", number(t, "sasl.server.max.receive.size"), number(t, "socket.request.max.bytes")},
 		{"the largest batch fits a request", number(t, "message.max.bytes"), number(t, "socket.request.max.bytes")},
 		{"the largest batch fits a segment", number(t, "message.max.bytes"), number(t, "log.segment.bytes")},
@@ -33,13 +32,6 @@ func TestLimitsFitTogether(t *testing.T) {
 		{"a follower's fetch fits a fetch", number(t, "replica.fetch.response.max.bytes"), number(t, "fetch.max.bytes")},
 		{"a partition's share fits a follower's fetch", number(t, "replica.fetch.max.bytes"), number(t, "replica.fetch.response.max.bytes")},
 		{"a batch unpacks into what may be unpacked", number(t, "message.max.bytes"), number(t, "max.decompressed.message.bytes")},
-		{"what may be unpacked is bounded", number(t, "max.decompressed.message.bytes"), DecompressedBytesMax},
-		{"segments lie between their bounds", SegmentBytesMin, number(t, "log.segment.bytes")},
-		{"segments lie between their bounds", number(t, "log.segment.bytes"), SegmentBytesMax},
-		{"internal segments lie between their bounds", SegmentBytesMin, number(t, "offsets.topic.segment.bytes")},
-		{"a pooled buffer holds the usual batch", number(t, "message.max.bytes"), PooledBufferBytesMax},
-		{"the pools hold more than one buffer", 16 * PooledBufferBytesMax, PooledBytesMax},
-		{"a pipelining client is served", 5, InFlightRequestsMax},
 		{"a metadata entry fits a chunk of the object store", MetadataEntryBytesMax, number(t, "tier.chunk.bytes")},
 		{"the largest CreateTopics fits the queue", PartitionsPerRequestMax, MetadataQueueMax},
 		{"two heartbeats may be missed", 2 * number(t, "broker.heartbeat.interval.ms"), number(t, "broker.session.timeout.ms")},
@@ -50,15 +42,5 @@ func TestLimitsFitTogether(t *testing.T) {
 		if relation.small > relation.large {
 			t.Errorf("%s: %d > %d", relation.why, relation.small, relation.large)
 		}
-	}
-}
-
-func TestSegmentBoundIsThatOfTheSetting(t *testing.T) {
-	d, _ := Lookup(ResourceTopic, "segment.bytes")
-	if _, err := d.Normalize(strconv.Itoa(SegmentBytesMin)); err != nil {
-		t.Error(err)
-	}
-	if _, err := d.Normalize(strconv.Itoa(SegmentBytesMin - 1)); err == nil {
-		t.Error("a segment below the floor is taken")
 	}
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"slices"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -16,7 +17,7 @@ func (s *step) createPartitions(change *metadata.CreatePartitions) *metadata.Cre
 			added += max(int(t.item.Count)-len(existing.Partitions), 0)
 		}
 	}
-	if added > requestPartitionsMax {
+	if added > config.PartitionsPerRequestMax {
 		excess := refusal(wire.PolicyViolation, "Excessively large number of additional partitions per request.")
 		for _, t := range change.Topics {
 			answer.Topics = append(answer.Topics, metadata.NamedResult{Name: t.Name, Result: metadata.ResultOf(excess)})

@@ -5,16 +5,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
-// Bounds of one request, whose records are committed as one entry. The first two are Kafka's: the partitions that it may ask for,
-// and the records that it may make. The third is for the texts in configs: they are long where a record is else short.
+// Bounds of one request, whose records are committed as one entry. The first is Kafka's. The second is for the texts in configs:
+// they are long where a record is else short.
 const (
-	requestPartitionsMax = 10_000
-	requestRecordsMax    = 10_000
-	requestTextMax       = 1 << 20 // bytes; JSON may make six of one
+	requestRecordsMax = 10_000
+	requestTextMax    = 1 << 20 // bytes; JSON may make six of one
 )
 
 func (s *step) createTopics(change *metadata.CreateTopics) *metadata.CreateTopicsAnswer {
@@ -64,7 +64,7 @@ func (s *step) tooManyPartitions(topics []listed[metadata.NewTopic]) error {
 			sum += max(wanted, 0)
 		}
 	}
-	if sum > requestPartitionsMax {
+	if sum > config.PartitionsPerRequestMax {
 		return refusal(wire.PolicyViolation, "Excessively large number of partitions per request.")
 	}
 	return nil
