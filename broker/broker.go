@@ -10,9 +10,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -35,13 +36,26 @@ type Broker struct {
 	admin     *admin
 	addresses []string
 
+	ready    atomic.Pointer[engine.Engine] // set once there is one to ask
 	stopLoop context.CancelFunc
 	stopped  chan struct{} // the loop has ended
 }
 
-// Start starts a broker and returns when it serves clients. ctx bounds the start alone.
+// Start starts a broker and returns when it serves clients. ctx bounds the start alone. The admin listener tells from the
+// beginning how far the broker is.
 func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (_ *Broker, err error) {
 	b := &Broker{logger: logger, loop: newLoop(), stopped: make(chan struct{})}
+	var undo []func()
+	defer func() {
+		if err != nil {
+			for _, f := range slices.Backward(undo) {
+				f()
+			}
+		}
+	}()
+	ended, end := context.WithCancel(ctx) // for undoing: nothing waits
+	end()
+
 	store, err := storeurl.Open(ctx, settings.StoreURL)
 	if err != nil {
 		return nil, fmt.Errorf("open store.url %q: %w", settings.StoreURL, err)
@@ -50,65 +64,87 @@ func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (_
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			for _, l := range listeners {
-				l.Close()
-			}
-		}
-	}()
-	b.engine, err = engine.Open(ctx, time.Now(), engine.Options{
-		Config: settings, FS: vfs.OS{}, Store: store, Advertised: advertised,
-		Incarnation: incarnation(), BootID: bootID(), Rand: seededRand(),
-		Run: runParallel, Logger: logger, Wake: b.loop.Wake,
-	})
-	if err != nil {
-		return nil, err
-	}
-	b.loop.engine = b.engine
 	for _, l := range advertised {
 		b.addresses = append(b.addresses, net.JoinHostPort(l.Host, strconv.Itoa(int(l.Port))))
 	}
-	var loopContext context.Context
-	loopContext, b.stopLoop = context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
-		defer close(b.stopped)
-		b.loop.run(loopContext)
-	}()
-	if err := b.waitServing(ctx); err != nil {
-		b.stopLoop()
-		<-b.stopped
-		return nil, err
-	}
-
 	registry := newRegistry()
-	registry.MustRegister(partitionCollector{b.engine})
-	requests := newRequestMetrics(registry)
 	b.network = network.New(network.Options{
-		Listeners: listeners, Handler: b.engine.Handle, Answered: requests.answered, Flexible: api.FlexibleHeader,
+		Listeners: listeners, Handler: b.handle, Answered: newRequestMetrics(registry).answered, Flexible: api.FlexibleHeader,
 		Limits: limits(settings), Logger: logger.With("component", "network"), Registerer: registry,
 	})
-	b.admin, err = newAdmin(ctx, settings.AdminListener.Address(), registry, logger.With("component", "admin"), b.engine.Serving)
+	undo = append(undo, func() { _ = b.network.Close(ended) })
+	b.admin, err = newAdmin(ctx, settings.AdminListener.Address(), registry, logger.With("component", "admin"), b.serving)
 	if err != nil {
-		b.stopLoop()
-		<-b.stopped
+		return nil, err
+	}
+	undo = append(undo, func() { _ = b.admin.close(ended) })
+
+	b.engine, err = engine.Open(ctx, time.Now(), engine.Options{
+		Config: settings, FS: vfs.OS{}, Store: store, Advertised: advertised,
+		Incarnation: incarnation(), BootID: bootID(), Rand: seededRand(),
+		Run: parallel(settings), Logger: logger, Wake: b.loop.Wake, Reconfigured: b.reconfigure,
+	})
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { _ = b.engine.Close(time.Now()) })
+	b.startLoop(ctx)
+	undo = append(undo, b.endLoop)
+	b.ready.Store(b.engine)
+	registry.MustRegister(partitionCollector{b.engine})
+	if err := b.waitServing(ctx, settings); err != nil {
 		return nil, err
 	}
 	b.network.Start()
 	return b, nil
 }
 
+// handle passes requests on. The network serves nobody before there is an engine.
+func (b *Broker) handle(now time.Time, request *api.Request) api.Reply {
+	return b.engine.Handle(now, request)
+}
+
+// serving tells whether clients can be answered.
+func (b *Broker) serving() bool {
+	e := b.ready.Load()
+	return e != nil && e.Serving()
+}
+
+// reconfigure takes over the dynamic settings that are the shell's.
+func (b *Broker) reconfigure(settings *config.Broker) {
+	b.network.SetConnectionLimits(connectionLimits(settings))
+}
+
+func (b *Broker) startLoop(ctx context.Context) {
+	b.loop.engine = b.engine
+	ctx, b.stopLoop = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(b.stopped)
+		b.loop.run(ctx)
+	}()
+}
+
+func (b *Broker) endLoop() {
+	b.stopLoop()
+	<-b.stopped
+}
+
 // waitServing waits until the broker is registered and unfenced.
-func (b *Broker) waitServing(ctx context.Context) error {
+func (b *Broker) waitServing(ctx context.Context, settings *config.Broker) error {
+	timeout := time.Duration(settings.InitialRegistrationTimeoutMs) * time.Millisecond
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errRegistration)
+	defer cancel()
 	select {
 	case <-b.engine.Served():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for registration: %w", context.Cause(ctx))
 	case <-b.stopped:
-		return fmt.Errorf("the engine stopped while it started")
+		return errors.New("the engine stopped while it started")
 	}
 }
+
+var errRegistration = errors.New("no controller has registered this broker within initial.broker.registration.timeout.ms")
 
 // drainMax is how long a stop waits for answers that are under way. What is parked for longer, a fetch of a consumer with nothing
 // to read or a member that waits for its group, would only hold it up: its client goes on elsewhere.
@@ -130,8 +166,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		b.logger.Warn("the stop was cut short")
 	}
-	b.stopLoop()
-	<-b.stopped
+	b.endLoop()
 	errEngine := b.engine.Close(time.Now())
 	errAdmin := b.admin.close(ctx)
 	if errEngine != nil {
@@ -173,9 +208,7 @@ func limits(settings *config.Broker) network.Limits {
 	l.QueuedBytesMax = settings.QueuedMaxRequestBytes
 	l.IdleMax = time.Duration(settings.ConnectionsMaxIdleMs) * time.Millisecond
 	l.WriteMax = l.IdleMax
-	l.Connections.Max = settings.MaxConnections
-	l.Connections.MaxPerIP = settings.MaxConnectionsPerIP
-	l.Connections.Overrides = perIP(settings.MaxConnectionsPerIPOverrides)
+	l.Connections = connectionLimits(settings)
 	// Kafka's defaults for socket buffers are a guess of 2011: unless somebody asks for sizes, the server's own are measured.
 	if _, origin := settings.Value("socket.send.buffer.bytes"); origin != config.OriginDefault {
 		l.SendBufferBytes = settings.SocketSendBufferBytes
@@ -184,6 +217,12 @@ func limits(settings *config.Broker) network.Limits {
 		l.ReceiveBufferBytes = settings.SocketReceiveBufferBytes
 	}
 	return l
+}
+
+func connectionLimits(settings *config.Broker) network.ConnectionLimits {
+	return network.ConnectionLimits{
+		Max: settings.MaxConnections, MaxPerIP: settings.MaxConnectionsPerIP, Overrides: perIP(settings.MaxConnectionsPerIPOverrides),
+	}
 }
 
 // perIP reads the addresses of max.connections.per.ip.overrides; host names among them are resolved by nobody here and left out.
@@ -216,17 +255,20 @@ func seededRand() *mathrand.Rand {
 	return mathrand.New(mathrand.NewChaCha8(seed))
 }
 
-// runParallel spreads work over the processors.
-func runParallel(n int, work func(i int)) {
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range n {
-		group.Go(func() error {
-			work(i)
-			return nil
-		})
+// parallel is an executor of as many goroutines as the log directories may have for their recovery.
+func parallel(settings *config.Broker) func(n int, work func(i int)) {
+	threads := max(settings.RecoveryThreadsPerDataDir, 1) * len(settings.LogDirs)
+	return func(n int, work func(i int)) {
+		var group errgroup.Group
+		group.SetLimit(threads)
+		for i := range n {
+			group.Go(func() error {
+				work(i)
+				return nil
+			})
+		}
+		group.Wait() //nolint:errcheck // work reports its errors itself
 	}
-	group.Wait() //nolint:errcheck // work reports its errors itself
 }
 
 // Addresses are where clients are served, a listener each.

@@ -41,6 +41,9 @@ func (e *Engine) applySettings(now time.Time, image *metadata.Image, delta metad
 			}
 			e.settings.Store(settings)
 			e.replicas.SetConfig(now, settings)
+			if e.reconfigured != nil {
+				e.reconfigured(settings)
+			}
 			return
 		}
 	}

@@ -35,19 +35,23 @@ type Options struct {
 	Logger *slog.Logger
 	// Wake is called, by any goroutine and with no locks held, when Step has something to do before NextWake.
 	Wake func()
+	// Reconfigured is told of the settings, with the dynamic ones, whenever those change: by Open, if there are any, and by
+	// whoever calls Step. It must not block. May be nil.
+	Reconfigured func(*config.Broker)
 }
 
 // Engine is one broker.
 type Engine struct {
-	config      *config.Broker                // static
-	settings    atomic.Pointer[config.Broker] // with the dynamic settings
-	self        wire.BrokerID
-	clusterID   string
-	fs          vfs.FS
-	incarnation string
-	logger      *slog.Logger
-	wake        func()
-	random      *lockedRand
+	config       *config.Broker                // static
+	settings     atomic.Pointer[config.Broker] // with the dynamic settings
+	self         wire.BrokerID
+	clusterID    string
+	fs           vfs.FS
+	incarnation  string
+	logger       *slog.Logger
+	wake         func()
+	reconfigured func(*config.Broker)
+	random       *lockedRand
 
 	logs     *log.Manager
 	replicas *replica.Manager
@@ -75,10 +79,16 @@ type Engine struct {
 	stopAsked atomic.Bool
 	left      bool          // the lease was given up for good
 	stopped   chan struct{} // closed when nothing is left to do but Close
+
+	failure atomic.Pointer[error]
+	failed  chan struct{} // closed with failure
 }
 
 // Handle answers a request or parks it. It may be called by many goroutines at once, as soon as Ready to serve is true.
 func (e *Engine) Handle(now time.Time, request *api.Request) api.Reply {
+	if err := e.Failure(); err != nil {
+		return api.Reply{Outcome: api.Close, Reason: err}
+	}
 	return e.api.Handle(now, request)
 }
 

@@ -28,8 +28,8 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 	logger := o.Logger.With("broker", int32(o.Config.NodeID))
 	e := &Engine{
 		config: o.Config, self: o.Config.NodeID, fs: o.FS,
-		incarnation: o.Incarnation, logger: logger.With("component", "engine"), wake: o.Wake,
-		random: &lockedRand{source: o.Rand}, stopped: make(chan struct{}),
+		incarnation: o.Incarnation, logger: logger.With("component", "engine"), wake: o.Wake, reconfigured: o.Reconfigured,
+		random: &lockedRand{source: o.Rand}, stopped: make(chan struct{}), failed: make(chan struct{}),
 	}
 	e.settings.Store(o.Config)
 	e.image.Store(metadata.Empty())
