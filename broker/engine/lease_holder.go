@@ -17,6 +17,7 @@ type leaseHolder struct {
 	core  *lease.Lease
 	store object.Store
 	term  int64 // lease epoch of the running term; 0: none
+	held  bool  // at any time
 }
 
 func (h *leaseHolder) init(role *controllerRole, o Options, former string, jitter *rand.Rand) error {
@@ -49,6 +50,9 @@ func (h *leaseHolder) step(now time.Time) { h.event(now, lease.Tick{}) }
 func (h *leaseHolder) event(now time.Time, ev lease.Event) {
 	action := h.core.Step(now, ev)
 	h.follow(now)
+	if record, ok := h.core.Current(); ok && h.replacedBy(record) {
+		h.role.engine.fail(now, errReplaced)
+	}
 	if action.Op == lease.OpNone {
 		return
 	}
@@ -69,7 +73,7 @@ func (h *leaseHolder) follow(now time.Time) {
 		h.role.deposed()
 	}
 	if epoch != 0 {
-		h.term = epoch
+		h.term, h.held = epoch, true
 		h.role.elected(epoch)
 	}
 }

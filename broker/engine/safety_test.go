@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/api"
 	"github.com/tidemark-io/tidemark/broker/log"
 	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 )
 
@@ -97,4 +99,71 @@ func TestSafety08AnUnreadableDirectoryIsNotANewOne(t *testing.T) {
 	if keys := r.keys(""); len(keys) != 0 {
 		t.Errorf("it made %v", keys)
 	}
+}
+
+// twin is another process with the same broker id and bucket.
+func (r *rig) twin(files *vfs.Mem) *rig {
+	twin := newRig(r.t, r.set...)
+	twin.now, twin.files, twin.starts = r.now, files, 100
+	twin.bucket = r.bucket
+	twin.store = faultstore.New(r.bucket, nil)
+	twin.open()
+	return twin
+}
+
+// refuses tells whether a broker has no answers for clients any more.
+func (r *rig) refuses() bool {
+	reply := r.e.Handle(r.now, &api.Request{RequestHeader: wire.RequestHeader{Key: 18}, Session: &api.Session{}})
+	return reply.Outcome == api.Close
+}
+
+// Safety rule 10: two processes with the id of one broker never serve side by side. One that comes with directories of its own
+// waits as long as the other holds the lease.
+func TestSafety10ASecondIncarnationWaitsForTheFirst(t *testing.T) {
+	r := serving(t)
+	r.create("t")
+	twin := r.twin(vfs.NewMem())
+	for range 60 {
+		r.pass(time.Second)
+		twin.now = r.now
+		twin.turn()
+	}
+	if twin.e.Serving() || !r.e.Serving() || r.refuses() {
+		t.Errorf("the first serves: %t, the second: %t", r.e.Serving(), twin.e.Serving())
+	}
+	// The first one is stopped for longer than its lease.
+	twin.until("the second serves", twin.e.Serving)
+	if !twin.now.After(r.now) {
+		t.Fatal("it did not wait")
+	}
+	twin.create("u")
+	r.now = twin.now
+	r.pass(2 * time.Second)
+	if !isClosed(r.e.Failed()) || r.e.Failure() == nil || r.e.Serving() || !r.refuses() {
+		t.Errorf("the first one goes on: failure %v", r.e.Failure())
+	}
+	r.stop()
+	twin.consistent()
+}
+
+// One that comes with a copy of the directories takes the first one for dead, and the first one gives way.
+func TestSafety10TheFirstIncarnationGivesWayToACopy(t *testing.T) {
+	r := serving(t)
+	r.create("t")
+	r.pass(2 * time.Second)
+	twin := r.twin(r.files.ProcessCrashClone())
+	twin.until("the second serves", twin.e.Serving)
+	r.pass(1500 * time.Millisecond) // the next renewal
+	if !isClosed(r.e.Failed()) || r.e.Serving() || !r.refuses() {
+		t.Errorf("the first one goes on: failure %v", r.e.Failure())
+	}
+	for range 60 {
+		twin.pass(time.Second)
+		r.now = twin.now
+		r.turn()
+	}
+	if !twin.e.Serving() || twin.e.Failure() != nil {
+		t.Errorf("the second one: failure %v", twin.e.Failure())
+	}
+	twin.consistent()
 }

@@ -18,6 +18,10 @@ func (e *Engine) Stopped() <-chan struct{} { return e.stopped }
 // stepStop takes a controlled stop further: the heartbeat asks for leave, the controller moves everything away and fences this
 // broker, the lease goes last, so that this broker can commit its own departure.
 func (e *Engine) stepStop(now time.Time) {
+	if e.stopAsked.Load() && e.Failure() != nil {
+		e.endStop() // there is nothing left to hand over
+		return
+	}
 	if !e.stopAsked.Load() || e.left && !e.lanes.idle(LaneLease) {
 		return
 	}
@@ -35,6 +39,10 @@ func (e *Engine) stepStop(now time.Time) {
 			return
 		}
 	}
+	e.endStop()
+}
+
+func (e *Engine) endStop() {
 	select {
 	case <-e.stopped:
 	default:
