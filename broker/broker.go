@@ -271,6 +271,12 @@ func parallel(settings *config.Broker) func(n int, work func(i int)) {
 	}
 }
 
+// Failed is closed when the broker can't go on: it answers nobody any more, and is to be closed. Failure says why.
+func (b *Broker) Failed() <-chan struct{} { return b.engine.Failed() }
+
+// Failure is why Failed is closed, or nil.
+func (b *Broker) Failure() error { return b.engine.Failure() }
+
 // Addresses are where clients are served, a listener each.
 func (b *Broker) Addresses() []string { return b.addresses }
 

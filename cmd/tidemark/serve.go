@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -127,7 +128,7 @@ func printSettings(w io.Writer, settings *config.Broker) error {
 	return nil
 }
 
-// serve runs a broker until a signal ends it. A second signal ends the process at once.
+// serve runs a broker until a signal ends it, or it can't go on. A second signal ends the process at once.
 func serve(ctx context.Context, settings *config.Broker, started func(*broker.Broker)) error {
 	tuneMemory()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
@@ -141,12 +142,15 @@ func serve(ctx context.Context, settings *config.Broker, started func(*broker.Br
 		return err
 	}
 	started(b)
-	<-signals.Done()
+	select {
+	case <-signals.Done():
+	case <-b.Failed():
+	}
 	release()
 	logger.Info("stopping")
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	return b.Close(stopping)
+	return errors.Join(b.Failure(), b.Close(stopping))
 }
 
 // greet says what to type next.
