@@ -32,9 +32,9 @@ func (e *Engine) fail(now time.Time, err error) {
 	close(e.failed)
 }
 
-// replacedBy tells whether a lease is that of a later incarnation of this broker (safety.md 10). Before this one has held the lease
-// itself it is that of an earlier one.
+// replacedBy tells whether a lease is that of a later incarnation of this broker (safety.md 10): of an earlier one it can be only as
+// long as this one has not held the lease, or in an answer that is stale.
 func (h *leaseHolder) replacedBy(record lease.Record) bool {
 	e := h.role.engine
-	return h.held && record.Holder == e.self && record.Incarnation != e.incarnation
+	return h.held != 0 && record.Epoch > h.held && record.Holder == e.self && record.Incarnation != e.incarnation
 }

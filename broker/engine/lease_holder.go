@@ -17,7 +17,7 @@ type leaseHolder struct {
 	core  *lease.Lease
 	store object.Store
 	term  int64 // lease epoch of the running term; 0: none
-	held  bool  // at any time
+	held  int64 // the last epoch that was held at any time; 0: none
 }
 
 func (h *leaseHolder) init(role *controllerRole, o Options, former string, jitter *rand.Rand) error {
@@ -73,7 +73,7 @@ func (h *leaseHolder) follow(now time.Time) {
 		h.role.deposed()
 	}
 	if epoch != 0 {
-		h.term, h.held = epoch, true
+		h.term, h.held = epoch, epoch
 		h.role.elected(epoch)
 	}
 }
