@@ -142,6 +142,59 @@ func TestFilesOfACrashedProcessBecomeDurable(t *testing.T) {
 	}
 }
 
+// TestASealedSegmentEndsWhereItsLastBatchDoes: a write that a full disk cut short was undone, behind the recovery point, and
+// then the segment was sealed. No power loss may bring the piece back: recovery does not look there.
+func TestASealedSegmentEndsWhereItsLastBatchDoes(t *testing.T) {
+	for seed := range uint64(20) {
+		mem := vfs.NewMem()
+		if err := errors.Join(mem.MkdirAll("/data"), mem.SyncDir("/")); err != nil {
+			t.Fatal(err)
+		}
+		l := mustOpen(t, options(mem, testConfig()))
+		appendBatch(t, l, batch(1, 1, 100))
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		usage, err := mem.Usage("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem.SetSpace(usage.Total - usage.Free + 80)
+		if _, err := l.AppendAsLeader(testTime, batch(1, 1, 100), 1, Client); !errors.Is(err, vfs.ErrNoSpace) {
+			t.Fatalf("append to a full disk: %v", err)
+		}
+		mem.SetSpace(1 << 30)
+		if err := errors.Join(l.Roll(testTime), l.FlushDue(testTime)); err != nil {
+			t.Fatal(err)
+		}
+		mem = mem.CrashClone(rand.New(rand.NewPCG(seed, 0)))
+		l = mustOpen(t, crashed(mem, testConfig(), StopPowerLoss, 1))
+		appendBatch(t, l, batch(1, 1, 100))
+		if n := len(batches(contents(t, l))); n != 2 {
+			t.Fatalf("seed %d: %d batches", seed, n)
+		}
+		if _, _, err := l.Scrub(1 << 20); err != nil || len((*l.segments.Load())[0].damages()) > 0 {
+			t.Fatalf("seed %d: damage in the sealed segment, error %v", seed, err)
+		}
+	}
+}
+
+// TestASealedSegmentHasItsIndexes, also where all of it was flushed before it was sealed.
+func TestASealedSegmentHasItsIndexes(t *testing.T) {
+	mem := vfs.NewMem()
+	l := mustOpen(t, options(mem, testConfig()))
+	appendBatch(t, l, batch(1, 1, 10_000))
+	appendBatch(t, l, batch(1, 2, 10))
+	if err := errors.Join(l.Flush(), l.Roll(testTime), l.FlushDue(testTime)); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{offsetSuffix, timeSuffix} {
+		if len(readAll(t, mem, segmentFile(0, suffix))) == 0 {
+			t.Errorf("%s is empty", suffix)
+		}
+	}
+}
+
 // TestEpochsOfAHistoryCutOffAreForgotten: leader-epoch-checkpoint is written at flushes only, and may be older than a
 // truncation.
 func TestEpochsOfAHistoryCutOffAreForgotten(t *testing.T) {

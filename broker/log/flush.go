@@ -97,7 +97,7 @@ func (l *Log) sync(segments []*segment, end wire.Offset, snapshots []pendingSnap
 	point := l.RecoveryPoint()
 	for i, s := range segments {
 		sealed := i+1 < len(segments)
-		if sealed && segments[i+1].base <= point || !sealed && s.base >= end {
+		if sealed && s.finished && segments[i+1].base <= point || !sealed && s.base >= end {
 			continue
 		}
 		if sealed {
@@ -108,6 +108,7 @@ func (l *Log) sync(segments []*segment, end wire.Offset, snapshots []pendingSnap
 		if err := s.sync(sealed || l.closed); err != nil {
 			return err
 		}
+		s.finished = sealed
 	}
 	if err := l.writeSnapshots(segments, snapshots); err != nil {
 		return err

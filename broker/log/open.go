@@ -105,6 +105,7 @@ func (l *Log) publishLoaded(now time.Time, segments []*segment, end, point wire.
 	start := max(o.LogStart, segments[0].base)
 	for _, s := range segments[:len(segments)-1] {
 		s.sealed.Store(true)
+		s.finished = true // or above the recovery point
 	}
 	active := segments[len(segments)-1]
 	active.sealed.Store(false)

@@ -48,6 +48,10 @@ type segment struct {
 	aborted []AbortedTransaction // the transaction index, unless it is on disk only
 	txnFile bool                 // there is a .txnindex file that was not read yet
 
+	// finished: its indexes and its end were brought to disk since it was sealed. Also what was flushed before needs that: a write
+	// that a full disk cut short was undone since. Under Log.maintenance.
+	finished bool
+
 	// The rest belongs to the appender, under Log.mu.
 	sparse    sparse
 	firstTime int64 // of the first batch; unknownTime until looked up

@@ -100,6 +100,7 @@ func (l *Log) truncateLocked(now time.Time, c cut) error {
 	}
 	defer h.drop()
 	s.sealed.Store(false)
+	s.finished = false
 	kept := slices.Clone(segments[:c.segment+1])
 	l.segments.Store(&kept)
 	l.end.set(c.end, s.base, c.position)
