@@ -3,6 +3,7 @@ package log
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,6 +35,27 @@ func indexedLog(t testing.TB, fsys vfs.FS, dir string) Options {
 	}
 	o.Stop = StopClean
 	return o
+}
+
+// TestReadsGoOnWhereAnIndexCannotBeRebuilt: a full disk refuses writes, not reads.
+func TestReadsGoOnWhereAnIndexCannotBeRebuilt(t *testing.T) {
+	mem := vfs.NewMem()
+	cfg := testConfig()
+	cfg.IndexIntervalBytes = 0
+	l := mustOpen(t, options(mem, cfg))
+	for i := range 5 {
+		appendBatch(t, l, batch(2, int64(10*i), 10))
+	}
+	if err := errors.Join(l.Roll(testTime), l.Close(testTime)); err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.Remove(segmentFile(0, offsetSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	mem.SetSpace(1)
+	o := options(mem.ProcessCrashClone(), cfg)
+	o.Stop = StopClean
+	checkLookups(t, mustOpen(t, o))
 }
 
 func TestIndexNotesLastOffsetsAndPositions(t *testing.T) {

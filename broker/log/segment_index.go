@@ -251,11 +251,11 @@ func (s *segment) rebuildLocked(h *handle, cause error) (sparseEnd, error) {
 		next = header.NextOffset()
 	}
 	x.seal()
-	return sparseEnd{next: next, sparse: x.sparse, torn: w.pos < w.end}, s.replaceIndexesLocked(&x)
+	return sparseEnd{next: next, sparse: x.sparse, torn: w.pos < w.end}, s.renewIndexesLocked(&x)
 }
 
 // adoptIndexes takes over what recovery or a truncation made anew. Small ones stay in memory until a flush finishes the
-// segment. On a full disk the segment goes without: look-ups walk it until a restart finds that the entries are missing.
+// segment.
 func (s *segment) adoptIndexes(x *indexBuilder) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,10 +266,17 @@ func (s *segment) adoptIndexes(x *indexBuilder) error {
 		s.maxTime.Store(x.sparse.maxTime)
 		return nil
 	}
+	return s.renewIndexesLocked(x)
+}
+
+// renewIndexesLocked puts new index files in place. On a full disk the segment goes without, and nobody who reads is refused:
+// look-ups walk it until a restart finds that the entries are missing.
+func (s *segment) renewIndexesLocked(x *indexBuilder) error {
 	err := s.replaceIndexesLocked(x)
 	if !errors.Is(err, vfs.ErrNoSpace) {
 		return err
 	}
+	s.closeFiles()
 	s.offsets.tail.Store(nil)
 	s.times.tail.Store(nil)
 	s.maxTime.Store(x.sparse.maxTime)
@@ -278,7 +285,7 @@ func (s *segment) adoptIndexes(x *indexBuilder) error {
 	return errors.Join(removeFile(s.env.fs, s.path(offsetSuffix)), removeFile(s.env.fs, s.path(timeSuffix)))
 }
 
-// replaceIndexesLocked puts new index files in place. New inodes: a file that somebody has mapped is not cut.
+// replaceIndexesLocked makes new index files. New inodes: a file that somebody has mapped is not cut.
 func (s *segment) replaceIndexesLocked(x *indexBuilder) error {
 	if err := replaceFile(s.env.fs, s.path(offsetSuffix), x.offsets); err != nil {
 		return err
