@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/log"
@@ -13,8 +14,9 @@ import (
 
 // AppendAsCoordinator appends a batch to a partition of an internal topic that this broker leads under epoch, and returns the
 // log end offset after it. It does not wait: Options.HighWatermark hears when the high watermark has passed it, before
-// AppendAsCoordinator returns where there is no follower. It fails without effect, with a wire.Code:
-// NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR and those of Produce.
+// AppendAsCoordinator returns where there is no follower. Coordinators hold a lock of their own over it: fetches that wait for
+// the batch are left to the next Advance. It fails without effect, with a wire.Code: NOT_LEADER_OR_FOLLOWER,
+// NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR and those of Produce.
 func (m *Manager) AppendAsCoordinator(
 	now time.Time, tp wire.TopicPartition, epoch wire.LeaderEpoch, batch record.Batch,
 ) (wire.Offset, error) {
@@ -37,11 +39,37 @@ func (m *Manager) AppendAsCoordinator(
 		return wire.NoOffset, err
 	}
 	if a.moved {
-		m.committed(now, p)
-	} else {
-		m.fetches.Fire(now, p)
+		m.announce(now, p)
+	}
+	if m.fetches.Len() > 0 {
+		m.unheard.add(p)
+		if m.wake != nil {
+			m.wake(now)
+		}
 	}
 	return a.Last + 1, nil
+}
+
+// unheard are the partitions in which coordinators have appended what waiting fetches have not heard of.
+type unheard struct {
+	mu         sync.Mutex // guards partitions; a leaf lock
+	partitions []*partition
+}
+
+func (u *unheard) add(p *partition) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !slices.Contains(u.partitions, p) {
+		u.partitions = append(u.partitions, p)
+	}
+}
+
+func (u *unheard) take() []*partition {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	partitions := u.partitions
+	u.partitions = nil
+	return partitions
 }
 
 // ReadLocal reads the batches of a partition of this broker from its log start offset to its log end, for a coordinator that

@@ -454,6 +454,7 @@ func TestReadCommitted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.m.Advance(r.now)
 		return end
 	}
 	appendBatch(r.batchOf(1, 10))                                                                         // 0

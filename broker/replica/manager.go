@@ -48,6 +48,7 @@ type Manager struct {
 	fetches  purgatory.Purgatory[*partition]
 	deletes  purgatory.Purgatory[*partition]
 	isr      isrWatch
+	unheard  unheard
 }
 
 // state is what readers see: the image as applied, and the partitions of this broker. It never changes.
@@ -162,12 +163,15 @@ func (s *state) sorted() []*partition {
 	return all
 }
 
-// Advance ends requests whose time is over and looks for replicas that fell behind. It returns ISR changes to ask the
-// controller for, or nil. It never blocks.
+// Advance ends requests whose time is over, wakes fetches for what coordinators have appended, and looks for replicas that fell
+// behind. It returns ISR changes to ask the controller for, or nil. It never blocks.
 func (m *Manager) Advance(now time.Time) *metadata.AlterPartition {
 	m.produces.Advance(now)
 	m.fetches.Advance(now)
 	m.deletes.Advance(now)
+	for _, p := range m.unheard.take() {
+		m.fetches.Fire(now, p)
+	}
 	return m.watchISR(now)
 }
 
@@ -195,6 +199,11 @@ func (m *Manager) park(
 func (m *Manager) committed(now time.Time, p *partition) {
 	m.produces.Fire(now, p)
 	m.fetches.Fire(now, p)
+	m.announce(now, p)
+}
+
+// announce tells the coordinators of a partition's high watermark.
+func (m *Manager) announce(now time.Time, p *partition) {
 	if p.internal && m.highWatermark != nil {
 		if r := p.role.Load(); r.log != nil {
 			m.highWatermark(now, p.tp, r.log.HighWatermark())

@@ -312,3 +312,23 @@ func TestCoordinatorHearsOfTheHighWatermarkAtOnceWithoutFollowers(t *testing.T) 
 		t.Fatalf("told of %v", r.marks)
 	}
 }
+
+// A coordinator appends under a lock of its own: nobody is called back before it is done.
+func TestCoordinatorAppendCallsNoFetchBack(t *testing.T) {
+	r := newRig(t)
+	r.create("__consumer_offsets", topic{})
+	tp := wire.TopicPartition{Topic: "__consumer_offsets"}
+	fetch := r.fetch(asks(tp.Topic, 0))
+	wakes := len(r.wakes)
+	if _, err := r.m.AppendAsCoordinator(r.now, tp, 0, r.batchOf(2, 10)); err != nil {
+		t.Fatal(err)
+	}
+	fetch.waits()
+	if len(r.wakes) == wakes {
+		t.Error("nobody is woken for the fetch")
+	}
+	r.m.Advance(r.now)
+	if got := fetch.now(); got.HighWatermark != 2 {
+		t.Errorf("%+v", got)
+	}
+}
