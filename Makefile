@@ -13,7 +13,7 @@ RIGS ?= ../shared/rigs
 .PHONY: help
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "%s%s\n", sep, substr($$0, 5); sep = "\n" } \
-		/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: build ## build the broker and start it on 127.0.0.1:9092, data in ./tidemark-data
@@ -79,6 +79,10 @@ bench: ## run the benchmarks that match BENCH (all)
 .PHONY: e2e
 e2e: build need ## compare Kafka's command line tools on this broker with their recorded output
 	deploy/e2e/run
+
+.PHONY: e2e-record
+e2e-record: need ## start Apache Kafka and record the output of its tools anew
+	deploy/e2e/run record
 
 .PHONY: peers
 peers: build ## compare with Apache Kafka by the rigs in RIGS (../shared/rigs)

@@ -66,6 +66,7 @@ func check(t *testing.T, ok bool, format string, args ...any) {
 
 func TestTools(t *testing.T) {
 	needTools(t)
+	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ const untilMax = 30 * time.Second
 // scenario is the state of a transcript while it runs. Its directives:
 //
 //	broker          starts the broker with the settings of the input, a line each
+//	restart [kill]  stops the broker, or kills it, and starts it again over its data
 //	file NAME       writes the input to a file
 //	run [sort]      runs the input's commands, a line each, and prints what they printed; input of the form /regexp/ leaves
 //	                matching lines out, on either broker: a comment says why they differ
@@ -49,9 +50,19 @@ type running struct {
 	output string // file
 }
 
-func runScenario(t *testing.T, path string) {
+func newScenario(t *testing.T) *scenario {
 	s := &scenario{t: t, tmp: t.TempDir(), variables: map[string]string{}, background: map[string]*running{}}
 	s.variables["tmp"] = s.tmp
+	return s
+}
+
+func (s *scenario) startBroker(properties ...string) {
+	s.broker = startBroker(s.t, properties...)
+	s.variables["broker"] = s.broker.address
+}
+
+func runScenario(t *testing.T, path string) {
+	s := newScenario(t)
 	datadriven.RunTest(t, path, s.directive)
 	for _, m := range s.mismatches { // only now: after the first error the rest of the transcript would not run
 		t.Error(m)
@@ -62,8 +73,15 @@ func (s *scenario) directive(t *testing.T, d *datadriven.TestData) string {
 	patterns, commands := s.parseInput(d)
 	switch d.Cmd {
 	case "broker":
-		s.broker = startBroker(t, commands...)
-		s.variables["broker"] = s.broker.address
+		s.startBroker(commands...)
+		return ""
+	case "restart":
+		if d.HasArg("kill") {
+			s.broker.kill(t)
+		} else {
+			s.broker.stop(t)
+		}
+		s.broker.start(t)
 		return ""
 	case "file":
 		s.write(d.CmdArgs[0].Key, d.Input)

@@ -51,6 +51,7 @@ func (s *scenario) mask(lines []string) []string {
 // leaveOut drops the lines that match a pattern.
 func leaveOut(patterns []*regexp.Regexp, lines []string) []string {
 	return slices.DeleteFunc(lines, func(line string) bool {
+		line = strings.TrimSuffix(line, "\n")
 		return slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(line) })
 	})
 }
@@ -124,6 +125,13 @@ func TestCommandsSplitAsInAShell(t *testing.T) {
 	}
 	if _, err := splitWords(`a 'b`); err == nil {
 		t.Error("an open quote is accepted")
+	}
+}
+
+func TestLinesAreLeftOutByWhole(t *testing.T) {
+	got := leaveOut([]*regexp.Regexp{regexp.MustCompile(`^b:\d$`)}, []string{"a:1\n", "b:1\n", "b:12\n"})
+	if want := []string{"a:1\n", "b:12\n"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
