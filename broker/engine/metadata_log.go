@@ -10,10 +10,15 @@ import (
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/chain"
 	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/cluster"
 )
 
-// metadataPrefix is the chain of the cluster's metadata in the bucket.
-const metadataPrefix = "metadata"
+// ReadImage reads the cluster's metadata out of its store, as a broker does that starts.
+func ReadImage(ctx context.Context, store object.Store) (*metadata.Image, error) {
+	fold := &imageFold{image: metadata.Empty()}
+	_, err := chain.Open(ctx, store, cluster.MetadataPrefix, chain.Options{}, fold)
+	return fold.image, err
+}
 
 // metadataLog is the chain with the metadata's records in it. Its methods return tasks: catchUp and append for LaneChain, of
 // which one runs at a time, snapshot for LaneSnapshot.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/tier/object/cluster"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 )
 
@@ -14,7 +15,7 @@ import (
 func (r *rig) snapshots() []string {
 	r.t.Helper()
 	var names []string
-	for _, key := range r.keys(metadataPrefix + "/0") {
+	for _, key := range r.keys(cluster.MetadataPrefix + "/0") {
 		if strings.Contains(key, "snapshot") {
 			names = append(names, key)
 		}
@@ -31,7 +32,7 @@ func (r *rig) touch() {
 
 func TestASnapshotIsDueByCount(t *testing.T) {
 	r := serving(t)
-	for len(r.keys(metadataPrefix+"/0")) < snapshotEntries {
+	for len(r.keys(cluster.MetadataPrefix+"/0")) < snapshotEntries {
 		r.touch()
 	}
 	if s := r.snapshots(); len(s) != 1 {
@@ -92,11 +93,11 @@ func TestOldEntriesAreTrimmed(t *testing.T) {
 		r.touch()
 		r.create("t" + strings.Repeat("x", day))
 	}
-	boundaries := r.keys(metadataPrefix + "/boundary/")
+	boundaries := r.keys(cluster.MetadataPrefix + "/boundary/")
 	if len(boundaries) == 0 {
-		t.Fatalf("nothing was trimmed: %v", r.keys(metadataPrefix))
+		t.Fatalf("nothing was trimmed: %v", r.keys(cluster.MetadataPrefix))
 	}
-	if keys := r.keys(metadataPrefix + "/0"); strings.HasSuffix(keys[0], "/00000000000000000001.json") {
+	if keys := r.keys(cluster.MetadataPrefix + "/0"); strings.HasSuffix(keys[0], "/00000000000000000001.json") {
 		t.Errorf("the first entry is still there: %v", keys)
 	}
 	r.consistent()

@@ -51,7 +51,7 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 		return nil, err
 	}
 	fold := &imageFold{image: metadata.Empty()}
-	link, err := chain.Open(ctx, o.Store, metadataPrefix, chain.Options{
+	link, err := chain.Open(ctx, o.Store, cluster.MetadataPrefix, chain.Options{
 		Writer: chain.Writer{Broker: int32(e.self), Incarnation: o.Incarnation},
 		Nonce:  e.random.Nonce, Seen: kept.position, Logger: logger.With("component", "chain"),
 	}, fold)

@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-io/tidemark/membership/lease"
 	"github.com/tidemark-io/tidemark/tier/chain"
 	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/cluster"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 	"github.com/tidemark-io/tidemark/tier/object/memstore"
 )
@@ -265,7 +266,7 @@ func (r *rig) create(name string) {
 func (r *rig) entries() []chain.Entry {
 	r.t.Helper()
 	var entries []chain.Entry
-	for e, err := range chain.Read(r.t.Context(), r.bucket, metadataPrefix, 1) {
+	for e, err := range chain.Read(r.t.Context(), r.bucket, cluster.MetadataPrefix, 1) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -277,11 +278,11 @@ func (r *rig) entries() []chain.Entry {
 // committed is the image that the store's chain leads to.
 func (r *rig) committed() *metadata.Image {
 	r.t.Helper()
-	fold := &imageFold{image: metadata.Empty()}
-	if _, err := chain.Open(r.t.Context(), r.bucket, metadataPrefix, chain.Options{}, fold); err != nil {
+	image, err := ReadImage(r.t.Context(), r.bucket)
+	if err != nil {
 		r.t.Fatal(err)
 	}
-	return fold.image
+	return image
 }
 
 // consistent fails unless the broker believes what the store holds.
@@ -346,7 +347,7 @@ func (r *rig) controllerEpoch() wire.LeaderEpoch { return r.e.Image().Controller
 func (r *rig) rival(epoch int64, records ...metadata.Record) {
 	r.t.Helper()
 	fold := &imageFold{image: metadata.Empty()}
-	link, err := chain.Open(r.t.Context(), r.bucket, metadataPrefix, chain.Options{
+	link, err := chain.Open(r.t.Context(), r.bucket, cluster.MetadataPrefix, chain.Options{
 		Writer: chain.Writer{Broker: 2, Incarnation: "rival"}, Nonce: func() string { return fmt.Sprint("rival", epoch) },
 	}, fold)
 	if err != nil {

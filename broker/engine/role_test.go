@@ -11,6 +11,7 @@ import (
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/membership/lease"
+	"github.com/tidemark-io/tidemark/tier/object/cluster"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 )
 
@@ -94,7 +95,7 @@ func TestALostAnswerIsSettled(t *testing.T) {
 		t.Run(fmt.Sprint(fault), func(t *testing.T) {
 			r := serving(t)
 			epoch := r.controllerEpoch()
-			r.faults = times(1, on(faultstore.Put, metadataPrefix+"/0", fault))
+			r.faults = times(1, on(faultstore.Put, cluster.MetadataPrefix+"/0", fault))
 			r.create("t")
 			if r.controllerEpoch() != epoch {
 				t.Error("the controller gave up")
@@ -110,7 +111,7 @@ func TestAnUnknownEntryEndsTheTermAndIsFoundOutInTheNext(t *testing.T) {
 		t.Run(fmt.Sprint("lands ", lands), func(t *testing.T) {
 			r := serving(t)
 			epoch := r.controllerEpoch()
-			r.faults = on(faultstore.Put, metadataPrefix+"/0", faultstore.Late)
+			r.faults = on(faultstore.Put, cluster.MetadataPrefix+"/0", faultstore.Late)
 			a := r.submit(topicNamed("t"))
 			r.until("it is answered", a.done)
 			if a.code() != wire.NotController {
@@ -189,7 +190,7 @@ func TestAnEntryOfAFormerTermEndsNoLaterOne(t *testing.T) {
 	r.faults = nil
 	r.until("the lease is taken again", func() bool { return r.e.role.state == preparing })
 	term := r.e.role.lease.term
-	r.faults = on(faultstore.Put, metadataPrefix, faultstore.Refuse)
+	r.faults = on(faultstore.Put, cluster.MetadataPrefix, faultstore.Refuse)
 	r.release(LaneChain)
 	r.faults = nil
 	r.until("there is a new controller", func() bool { return r.e.role.state == active })
@@ -225,14 +226,14 @@ func TestAnEntryOfAnotherControllerEndsTheTerm(t *testing.T) {
 func TestADamagedChainIsNotWrittenTo(t *testing.T) {
 	r := serving(t)
 	r.rival(50, &metadata.ControllerElectedRecord{BrokerID: 2, Epoch: 50})
-	keys := r.keys(metadataPrefix + "/0")
+	keys := r.keys(cluster.MetadataPrefix + "/0")
 	r.damage(keys[len(keys)-1])
 	r.faults = on(faultstore.Put, lease.Key, faultstore.Refuse) // the term ends
 	r.until("the lease is lost", func() bool { return r.e.role.state == follower })
 	r.faults = nil
 	r.until("it has given up", func() bool { return r.e.role.lease.term == 0 && r.leaseRecord().State == lease.Released })
 	r.pass(time.Minute)
-	if n := len(r.keys(metadataPrefix + "/0")); n != len(keys) {
+	if n := len(r.keys(cluster.MetadataPrefix + "/0")); n != len(keys) {
 		t.Errorf("%d entries became %d", len(keys), n)
 	}
 	if r.leaseRecord().State != lease.Released {
@@ -244,7 +245,7 @@ func TestADamagedChainIsNotWrittenTo(t *testing.T) {
 func TestAChainThatCannotBeReadIsTriedAgain(t *testing.T) {
 	r := serving(t)
 	r.faults = func(c faultstore.Call) faultstore.Fault {
-		if strings.HasPrefix(c.Key, metadataPrefix) {
+		if strings.HasPrefix(c.Key, cluster.MetadataPrefix) {
 			return faultstore.Refuse
 		}
 		return faultstore.None

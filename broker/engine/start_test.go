@@ -120,21 +120,21 @@ func TestSafety08ABucketThatIsNotOursIsRefused(t *testing.T) {
 			}
 		}, cluster.ErrMismatch},
 		{"the chain ends lower", func(r *rig) {
-			keys := r.keys(metadataPrefix + "/0")
+			keys := r.keys(cluster.MetadataPrefix + "/0")
 			_ = r.bucket.Delete(r.t.Context(), keys[len(keys)-1])
 		}, chain.ErrHalt},
 		{"the chain is gone", func(r *rig) {
-			for _, key := range r.keys(metadataPrefix) {
+			for _, key := range r.keys(cluster.MetadataPrefix) {
 				_ = r.bucket.Delete(r.t.Context(), key)
 			}
 		}, chain.ErrHalt},
 		{"the chain differs", func(r *rig) {
-			keys := r.keys(metadataPrefix + "/0")
+			keys := r.keys(cluster.MetadataPrefix + "/0")
 			_ = r.bucket.Delete(r.t.Context(), keys[len(keys)-1])
 			r.rival(50, &metadata.ControllerElectedRecord{BrokerID: 2, Epoch: 50})
 			r.rival(51, &metadata.ControllerElectedRecord{BrokerID: 2, Epoch: 51})
 		}, chain.ErrHalt},
-		{"the chain is damaged", func(r *rig) { r.damage(r.keys(metadataPrefix + "/0")[1]) }, chain.ErrHalt},
+		{"the chain is damaged", func(r *rig) { r.damage(r.keys(cluster.MetadataPrefix + "/0")[1]) }, chain.ErrHalt},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := serving(t)

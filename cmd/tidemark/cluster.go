@@ -9,7 +9,8 @@ import (
 )
 
 func clusterCommand(a *app) *cobra.Command {
-	return parent("cluster", "Show the cluster and its brokers", clusterDescribeCommand(a), clusterLogDirsCommand(a))
+	return parent("cluster", "Show the cluster and its brokers", clusterDescribeCommand(a), clusterLogDirsCommand(a),
+		clusterQuorumCommand(a), clusterFeaturesCommand(a))
 }
 
 // clusterDetail is the view of cluster describe.

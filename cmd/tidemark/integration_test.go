@@ -9,12 +9,13 @@ import (
 	"testing"
 )
 
-// testBootstrap is the address of a broker to test against.
+// testBootstrap is the address of a broker to test against: the one that TIDEMARK_TEST_BOOTSTRAP names, which may be any Kafka, or
+// our own.
 func testBootstrap(t *testing.T) string {
 	t.Helper()
 	address := os.Getenv("TIDEMARK_TEST_BOOTSTRAP")
 	if address == "" {
-		t.Skip("TIDEMARK_TEST_BOOTSTRAP names no broker")
+		address, _ = testBroker(t)
 	}
 	return address
 }
@@ -151,6 +152,14 @@ func TestCommandsAgainstABroker(t *testing.T) {
 		t.Errorf("directories %+v", dirs)
 	}
 	expect(t, s.ok("", "api-versions"), "Produce", "Metadata")
+	if quorum := decode[quorumView](s, "cluster quorum"); quorum.Leader < 0 || quorum.Epoch < 1 || len(quorum.Replicas) == 0 || quorum.Replicas[0].Lag != 0 {
+		t.Errorf("quorum %+v", quorum)
+	}
+	if features := decode[featuresView](s, "cluster features"); len(features.Features) == 0 || features.Epoch < 0 {
+		t.Errorf("features %+v", features)
+	}
+	expect(t, s.ok("", "cluster features"), "metadata.version")
+	expect(t, s.ok("", "cluster quorum"), "voter")
 
 	measured := decode[benchResult](s, "bench produce "+topic+" -n 500 -s 100 --clients 2 --keys 3")
 	if measured.Records != 500 || measured.LatencySeconds == nil || measured.LatencySeconds.Max <= 0 {

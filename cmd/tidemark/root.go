@@ -64,7 +64,7 @@ func newRoot(a *app) *cobra.Command {
 	add(groupServer, newDevCommand(), newBrokerCommand())
 	add(groupData, topicCommand(a), produceCommand(a), consumeCommand(a), groupCommand(a), offsetCommand(a), benchCommand(a))
 	add(groupCluster, clusterCommand(a), configCommand(a), apiVersionsCommand(a))
-	add(groupOffline, logCommand(a), storeCheckCommand(a))
+	add(groupOffline, logCommand(a), metadataCommand(a), storeCheckCommand(a))
 	a.noteStart(root)
 	return root
 }
