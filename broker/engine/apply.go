@@ -99,6 +99,9 @@ func (e *Engine) loadGroups(partition int32, epoch wire.LeaderEpoch) {
 		return func(now time.Time) {
 			info, _ := e.replicas.Partition(tp)
 			e.groups.FinishLoad(now, load, info.HighWatermark, err)
+			if err != nil {
+				e.loadFailed(now, partition, epoch)
+			}
 		}
 	})
 }

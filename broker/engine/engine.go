@@ -68,6 +68,7 @@ type Engine struct {
 	member     member
 	producers  producerIDs
 	upkeep     upkeep
+	reloads    reloads
 	stepped    time.Time // the newest now
 	keeping    bool      // keptFile is being written
 	keepDue    time.Time
@@ -116,6 +117,7 @@ func (e *Engine) Step(now time.Time) {
 		e.proposeISR(now, proposal)
 	}
 	e.groups.Advance(now)
+	e.stepReloads(now)
 	e.upkeep.step(now)
 	e.reportPlacements(now)
 	e.role.flush(now)
@@ -145,7 +147,7 @@ func (e *Engine) Complete(now time.Time, lane Lane, complete Completion) {
 
 // NextWake is when Step has something to do by itself.
 func (e *Engine) NextWake() time.Time {
-	return earliest(e.role.nextWake(), e.member.nextWake(), e.upkeep.nextWake(), e.replicas.NextWake(), e.groups.NextWake())
+	return earliest(e.role.nextWake(), e.member.nextWake(), e.upkeep.nextWake(), e.replicas.NextWake(), e.groups.NextWake(), e.reloads.due)
 }
 
 // earliest of the times that are not zero; zero if all are.
