@@ -3,6 +3,7 @@ package network
 import (
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,30 +23,34 @@ func TestWriteDeadlineEndsWithItsAnswer(t *testing.T) {
 	writer, err := l.Accept()
 	ok(t, err)
 	defer writer.Close()
-	ok(t, writer.(*net.TCPConn).SetWriteBuffer(4096))
+	ok(t, writer.(*net.TCPConn).SetWriteBuffer(64<<10))
 
 	none := func() int64 { return 0 }
 	m := newMetrics(prometheus.NewRegistry(), none, none)
 	transport := newTransport(writer, nil, m).(*tcpTransport)
 	const size = 1 << 20
-	waited := make(chan struct{})
+	// Nobody reads before the socket is full: a reader that is fast enough would keep it from ever being so.
+	full, read := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(waited)
+		defer close(read)
+		<-full
 		_, _ = io.CopyN(io.Discard, reader, size)
 	}()
 	var out outbound
 	out.add([]api.Part{{Bytes: make([]byte, size)}})
-	var sawTimer bool
+	var first sync.Once
 	transport.writeReady = func(fd uintptr) bool {
 		done := transport.writeSome(fd)
-		sawTimer = sawTimer || transport.timed
+		first.Do(func() {
+			if done || !transport.timed {
+				t.Error("the socket was not full, or set no deadline")
+			}
+			close(full)
+		})
 		return done
 	}
 	ok(t, transport.write(&out, time.Minute))
-	<-waited
-	if !sawTimer {
-		t.Error("a full socket set no deadline")
-	}
+	<-read
 	if transport.timed {
 		t.Error("the deadline outlives the write")
 	}
