@@ -1,6 +1,9 @@
 package api
 
 import (
+	"math"
+	"strings"
+
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -42,11 +45,17 @@ func nullable(s string) *string {
 	if s == "" {
 		return nil
 	}
-	return &s
+	return text(s)
 }
 
-// text is s as a string that is never null.
-func text(s string) *string { return &s }
+// text is s as a string that is never null. It is cut where the protocol can't hold it, which happens to messages that repeat a
+// name of the request.
+func text(s string) *string {
+	if len(s) > math.MaxInt16 {
+		s = strings.ToValidUTF8(s[:math.MaxInt16], "")
+	}
+	return &s
+}
 
 // brokerIDs copies ids into the protocol's form.
 func brokerIDs(ids []wire.BrokerID) []int32 {

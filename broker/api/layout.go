@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 //
 // Bodies are walked by their layout before they are decoded. That allocates nothing, and decoding makes a request up to fifty times
 // as large as it came: an element of three bytes is a structure of eighty, a tagged field of three bytes an entry of a map. Refused
-// is what ends too early, holds more elements than anybody needs, or a null where Kafka takes none.
+// is what ends too early, holds more elements than anybody needs, a string that is too long, or a null where Kafka takes none.
 type layout struct {
 	fields   []field
 	flexible bool // strings and arrays have compact lengths, structures end with tagged fields
@@ -47,6 +48,7 @@ const taggedFieldElements = 4
 var (
 	errShort    = errors.New("body ends too early")
 	errNull     = errors.New("null where none may be")
+	errString   = errors.New("string is too long")
 	errElements = errors.New("too many elements")
 )
 
@@ -145,9 +147,9 @@ func (w *bodyWalk) value(f *field, flexible bool) error {
 	case fixedField:
 		return w.skip(f.size)
 	case stringField:
-		return w.sized(f, flexible, 2)
+		return w.sized(f, flexible, 2, math.MaxInt16) // Kafka's bound, in versions with compact lengths too
 	case bytesField:
-		return w.sized(f, flexible, 4)
+		return w.sized(f, flexible, 4, math.MaxInt32)
 	case structure:
 		return w.nullable(f)
 	case structArray, valueArray:
@@ -170,10 +172,13 @@ func (w *bodyWalk) nullable(f *field) error {
 }
 
 // sized steps over a length and what is as long.
-func (w *bodyWalk) sized(f *field, flexible bool, width int) error {
+func (w *bodyWalk) sized(f *field, flexible bool, width, limit int) error {
 	n, err := w.length(f, flexible, width)
 	if err != nil {
 		return err
+	}
+	if n > limit {
+		return errString
 	}
 	return w.skip(n)
 }

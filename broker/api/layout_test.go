@@ -3,9 +3,11 @@ package api_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -91,6 +93,17 @@ func TestNullIsForFieldsThatMayBeNull(t *testing.T) {
 		e := row(t, c.api)
 		if err := api.CheckLayout(e, c.version, c.body); (err != nil) != c.refused {
 			t.Errorf("%s version %d: %x: %v", e.Name, c.version, c.body, err)
+		}
+	}
+}
+
+func TestStringsAreAsShortInCompactVersions(t *testing.T) {
+	e := row(t, "DescribeGroups")
+	for n, refused := range map[int]bool{math.MaxInt16: false, math.MaxInt16 + 1: true} {
+		request := kmsg.NewPtrDescribeGroupsRequest()
+		request.Version, request.Groups = 5, []string{strings.Repeat("g", n)}
+		if err := api.CheckLayout(e, 5, request.AppendTo(nil)); (err != nil) != refused {
+			t.Errorf("%d letters: %v", n, err)
 		}
 	}
 }

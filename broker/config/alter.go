@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -55,7 +56,11 @@ func Apply(resource Resource, current map[string]string, ops []Op) (map[string]s
 			if !set && d.Default != Null {
 				value = d.Default
 			}
-			next[op.Name] = changeList(value, op)
+			value = changeList(value, op)
+			if len(value) > math.MaxInt16 { // answers could not hold it
+				return nil, wire.NewError(wire.InvalidConfig, fmt.Sprintf("The value of %s would be %d bytes long", op.Name, len(value)))
+			}
+			next[op.Name] = value
 		}
 	}
 	return next, nil

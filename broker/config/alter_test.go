@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"maps"
+	"math"
+	"strings"
 	"testing"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -128,6 +130,16 @@ func TestTieringIsNotSwitchedOffByAccident(t *testing.T) {
 	}
 	if err := ValidateTopic(b, tiered, map[string]string{"remote.log.delete.on.disable": "true"}); err != nil {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A list does not grow past what an answer can hold, however often it is appended to.
+func TestListsDoNotGrowWithoutEnd(t *testing.T) {
+	long, more := strings.Repeat("0:1,", math.MaxInt16/4)+"0:2", "0:3"
+	current := map[string]string{"leader.replication.throttled.replicas": long}
+	_, err := Apply(ResourceTopic, current, []Op{{Type: Append, Name: "leader.replication.throttled.replicas", Value: &more}})
+	if wire.CodeOf(err) != wire.InvalidConfig {
+		t.Errorf("%d bytes and %d more: %v", len(long), len(more), err)
 	}
 }
 

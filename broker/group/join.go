@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -103,8 +104,16 @@ func (s *shard) full(g *group, m *member) bool {
 
 // joinNew handles a join without member id.
 func (s *shard) joinNew(g *group, j *joining) {
+	prefix := j.client.ID
 	if j.req.InstanceID != nil {
-		id := s.memberID(*j.req.InstanceID)
+		prefix = *j.req.InstanceID
+	}
+	id := s.memberID(prefix)
+	if len(id) > math.MaxInt16 { // neither an answer nor a record can hold it
+		j.refuse(wire.UnknownServerError, "")
+		return
+	}
+	if j.req.InstanceID != nil {
 		if old := g.static(*j.req.InstanceID); old != nil {
 			s.replace(g, j, old, id)
 		} else {
@@ -112,7 +121,6 @@ func (s *shard) joinNew(g *group, j *joining) {
 		}
 		return
 	}
-	id := s.memberID(j.client.ID)
 	if j.req.Version < joinRequiresID {
 		s.admit(g, j, id)
 		return
