@@ -386,7 +386,7 @@ func heapInUse() int64 {
 }
 
 // eventually waits for what is about to be so.
-func eventually(t *testing.T, what string, so func() bool) {
+func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !so(); {
 		if time.Now().After(deadline) {

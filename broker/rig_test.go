@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-io/tidemark/broker/api"
 	"github.com/tidemark-io/tidemark/broker/api/apitest"
 	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
@@ -224,4 +225,80 @@ func (r *rig) wantServing() {
 	if err := c.CommitUncommittedOffsets(ctx); err != nil {
 		r.t.Fatalf("the broker does not take offsets any more: %v", err)
 	}
+}
+
+// topicID is a topic's id.
+func (r *rig) topicID(topic string) [16]byte {
+	r.t.Helper()
+	request := kmsg.NewPtrMetadataRequest()
+	row := kmsg.NewMetadataRequestTopic()
+	row.Topic = &topic
+	request.Topics = append(request.Topics, row)
+	return ask[*kmsg.MetadataResponse](r.dial(), version(12, request)).Topics[0].TopicID
+}
+
+// batchOf is a batch of a record for each timestamp, whose keys are k and values their numbers.
+func batchOf(t testing.TB, w record.Builder, timestamps ...int64) record.Batch {
+	t.Helper()
+	for i, ts := range timestamps {
+		w.Append(ts, []byte("k"), []byte{byte(i)})
+	}
+	b, err := w.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// produce asks for one batch to be appended to partition 0, with acks=all.
+func (c *conn) produce(v int16, topic string, records []byte) kmsg.ProduceResponseTopicPartition {
+	c.t.Helper()
+	return ask[*kmsg.ProduceResponse](c, version(v, produceOf(topic, 0, records))).Topics[0].Partitions[0]
+}
+
+// produceOf is a request with acks=all for one partition.
+func produceOf(topic string, partition int32, records []byte) *kmsg.ProduceRequest {
+	request := kmsg.NewPtrProduceRequest()
+	request.Acks, request.TimeoutMillis = -1, 10_000
+	request.Topics = []kmsg.ProduceRequestTopic{{
+		Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{{Partition: partition, Records: records}},
+	}}
+	return request
+}
+
+// fetchOf is a request that does not wait, for partition 0 of topics, from an offset on.
+func fetchOf(offset int64, topics ...string) *kmsg.FetchRequest {
+	request := kmsg.NewPtrFetchRequest()
+	request.MaxWaitMillis, request.MinBytes, request.MaxBytes, request.SessionEpoch = 0, 0, 50<<20, -1
+	for _, topic := range topics {
+		row := kmsg.NewFetchRequestTopicPartition()
+		row.FetchOffset, row.PartitionMaxBytes = offset, 1<<20
+		request.Topics = append(request.Topics, kmsg.FetchRequestTopic{Topic: topic, Partitions: []kmsg.FetchRequestTopicPartition{row}})
+	}
+	return request
+}
+
+// nextOffset is the end of partition 0.
+func (c *conn) nextOffset(topic string) int64 {
+	c.t.Helper()
+	return c.listOffsets(11, topic, 0, -1)[0].Offset
+}
+
+// listOffsets asks for the offset of a timestamp in some partitions.
+func (c *conn) listOffsets(v int16, topic string, partition int32, timestamp int64) []kmsg.ListOffsetsResponseTopicPartition {
+	c.t.Helper()
+	return ask[*kmsg.ListOffsetsResponse](c, version(v, listOffsetsOf(topic, partition, timestamp))).Topics[0].Partitions
+}
+
+func listOffsetsOf(topic string, partition int32, timestamps ...int64) *kmsg.ListOffsetsRequest {
+	request := kmsg.NewPtrListOffsetsRequest()
+	row := kmsg.NewListOffsetsRequestTopic()
+	row.Topic = topic
+	for _, ts := range timestamps {
+		p := kmsg.NewListOffsetsRequestTopicPartition()
+		p.Partition, p.Timestamp = partition, ts
+		row.Partitions = append(row.Partitions, p)
+	}
+	request.Topics = append(request.Topics, row)
+	return request
 }
