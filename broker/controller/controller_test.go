@@ -229,7 +229,7 @@ func TestControlledShutdownGoesOnUnderAnotherController(t *testing.T) {
 	}
 }
 
-func TestSafety5ResignDropsWhatIsNotCommitted(t *testing.T) {
+func TestSafety05ResignDropsWhatIsNotCommitted(t *testing.T) {
 	c := oneBroker(t)
 	committed := c.Image()
 	c.Step(start, &metadata.CreateTopics{Topics: []metadata.NewTopic{{Name: "lost", Partitions: 1, ReplicationFactor: 1}}})

@@ -25,7 +25,7 @@ type world struct {
 
 // Whatever is asked, and whatever of it gets lost: the speculative image is what the committed one becomes, epochs never go down,
 // no incarnation resumes a leader epoch of another (safety.md 10), and every partition keeps an ISR that its leader is in.
-func TestSafety5And10SpeculativeImageEqualsCommittedImage(t *testing.T) {
+func TestSafety05And10SpeculativeImageEqualsCommittedImage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{c: newController(t), now: start, committed: metadata.Empty(), led: map[string]string{}}
 		w.elect()

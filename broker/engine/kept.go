@@ -28,7 +28,11 @@ type keptState struct {
 	image       *metadata.Image
 }
 
+// keptVersion is the version of the file that this code reads and writes.
+const keptVersion = 1
+
 type keptJSON struct {
+	Version     int             `json:"version"`
 	Position    chain.Position  `json:"position"`
 	Incarnation string          `json:"incarnation"`
 	Image       json.RawMessage `json:"image"`
@@ -71,6 +75,9 @@ func loadKeptFrom(fsys vfs.FS, name string) (keptState, error) {
 	if err := json.Unmarshal(data, &content); err != nil {
 		return none, fmt.Errorf("decode %s: %w", keptFile, err)
 	}
+	if content.Version != keptVersion {
+		return none, fmt.Errorf("decode %s: version %d, this program knows %d", keptFile, content.Version, keptVersion)
+	}
 	image, err := metadata.DecodeSnapshot(content.Image)
 	if err != nil {
 		return none, fmt.Errorf("decode %s: %w", keptFile, err)
@@ -90,7 +97,7 @@ func (e *Engine) storeKept(state keptState) error {
 
 // storeKept replaces the file, durably: a crash leaves the old or the new one.
 func storeKept(fsys vfs.FS, dir string, state keptState) error {
-	data, err := json.Marshal(keptJSON{Position: state.position, Incarnation: state.incarnation, Image: state.image.Snapshot()})
+	data, err := json.Marshal(keptJSON{keptVersion, state.position, state.incarnation, state.image.Snapshot()})
 	if err != nil {
 		return err
 	}

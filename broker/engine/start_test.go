@@ -173,11 +173,13 @@ func TestTheKeptFileSurvivesAPowerLoss(t *testing.T) {
 }
 
 func TestAKeptFileThatIsDamagedIsNoEmptyOne(t *testing.T) {
-	r := serving(t)
-	r.kill()
-	r.write(path.Join("/d1", keptFile), `{"position":`)
-	if err := r.tryOpen(); err == nil || !strings.Contains(err.Error(), keptFile) {
-		t.Errorf("opened with %v", err)
+	for _, text := range []string{"", "{}", `{"position":`, `{"version":2,"position":{}}`} {
+		r := serving(t)
+		r.kill()
+		r.write(path.Join("/d1", keptFile), text)
+		if err := r.tryOpen(); err == nil || !strings.Contains(err.Error(), keptFile) {
+			t.Errorf("%q: opened with %v", text, err)
+		}
 	}
 }
 
@@ -218,6 +220,45 @@ func TestSafety09DeletedLogsGoAndStraysStay(t *testing.T) {
 	if !slices.ContainsFunc(dirs, func(d string) bool { return strings.HasPrefix(d, "stray-0") && strings.HasSuffix(d, "-stray") }) {
 		t.Errorf("a log that nobody can explain is gone, or taken for good: %v", dirs)
 	}
+}
+
+// Safety rule 7: a registration lists the directories, and what was in one that is missing has no leader from that commit on.
+func TestSafety07ADirectoryThatIsMissingTakesItsReplicasAlong(t *testing.T) {
+	r := serving(t)
+	topics := []string{"a", "b", "c", "d"}
+	for _, name := range topics {
+		r.create(name)
+	}
+	r.pass(2 * time.Second)
+	lost := r.e.logs.Dirs()[1].ID.String()
+	was := map[string]string{}
+	for _, name := range topics {
+		was[name] = r.e.Image().Partition(name, 0).DirectoryOf(1)
+	}
+	r.kill()
+	if err := r.files.RemoveAll("/d2"); err != nil {
+		t.Fatal(err)
+	}
+	r.open()
+	r.until("it serves", r.e.Serving)
+	b := r.e.Image().Broker(1)
+	if len(b.Directories) != 2 || slices.Contains(b.Directories, lost) || b.BootID != "boot" || b.Incarnation != "run2" {
+		t.Errorf("registered as %+v", b)
+	}
+	gone := 0
+	for _, name := range topics {
+		leads := r.e.Image().Partition(name, 0).Leader == 1
+		if was[name] == lost {
+			gone++
+		}
+		if leads == (was[name] == lost) {
+			t.Errorf("%s of directory %s is led: %t", name, was[name], leads)
+		}
+	}
+	if gone == 0 || gone == len(topics) {
+		t.Errorf("%d of the topics were lost: the test shows nothing", gone)
+	}
+	r.consistent()
 }
 
 // A disk that fails is told to the controller by its directory's id, which is what registrations have.

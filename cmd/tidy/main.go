@@ -1,6 +1,7 @@
 // Command tidy holds the repository to the rules of docs/architecture.md that no compiler knows: which package may import
 // which, who starts goroutines, who may look at a clock, that the file of an API is named after its key, that packages say
-// what they promise, that files do not grow without end. It prints a line a finding and exits 1 if there is one.
+// what they promise, that files do not grow without end, that links between pages lead somewhere, and that the rules of
+// docs/safety.md have tests. It prints a line a finding and exits 1 if there is one.
 //
 //	go run ./cmd/tidy          check
 //	go run ./cmd/tidy -sizes   also list the ten longest files
@@ -62,6 +63,11 @@ func check(ctx context.Context, out io.Writer, sizes bool) ([]finding, error) {
 	findings = append(findings, checkDocs(sources)...)
 	findings = append(findings, checkAPI(sources)...)
 	findings = append(findings, checkLength(sources)...)
+	pages, err := checkPages(".")
+	if err != nil {
+		return nil, err
+	}
+	findings = append(findings, pages...)
 	if sizes {
 		printLongest(out, sources)
 	}

@@ -198,3 +198,19 @@ func TestLongFilesAreReported(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	text := "[a](tidy_test.go) [b](nowhere.md#x) [c](https://example.com/x) [d](#here) [e](../tidy/main.go#L3)"
+	if got := checkLinks("page.md", text); len(got) != 1 || !strings.Contains(got[0].what, "nowhere.md") {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestRulesHaveTests(t *testing.T) {
+	rules := "# Rules\n\n1. One.\n   more\n2. *Later:* two.\n3. Three. *Later:* more.\n10. Ten.\n12. *Advice:* twelve.\n"
+	tests := "func TestSafety01AndMore(t *testing.T) {\n// func TestSafety3\nfunc TestSafety05And10Both(t *testing.T) {"
+	got := checkRules(rules, tests)
+	if len(got) != 1 || !strings.Contains(got[0].what, "rule 3 ") {
+		t.Errorf("%v", got)
+	}
+}
