@@ -49,14 +49,15 @@ func (l *Log) Retain(now time.Time) (int, error) {
 			return 0, err
 		}
 	}
-	// What is left of the sealed segments, the newest producer snapshot above all, must be on disk before they go.
-	if err := l.flushMaintained(l.active().base); err != nil {
+	// What is left, the newest producer snapshot above all, must be on disk before they go.
+	if err := l.flushMaintained(l.EndOffset()); err != nil {
 		return 0, err
 	}
 	gone := l.unlinkOldest(count)
-	for _, s := range gone {
+	for i, s := range gone {
 		if err := s.discard(now.Add(l.deleteDelay())); err != nil {
-			return 0, l.env.fault("delete segment", err)
+			l.relink(gone[i:])
+			return i, l.env.fault("delete segment", err)
 		}
 	}
 	// From here on the first segment says where the log starts, and no checkpoint does: it must not come back.
@@ -76,6 +77,14 @@ func (l *Log) unlinkOldest(count int) []*segment {
 	l.raiseStartLocked(kept[0].base)
 	l.segments.Store(&kept)
 	return segments[:count]
+}
+
+// relink takes segments back that could not be deleted: the next Retain tries again. Nobody reads them, the log starts behind them.
+func (l *Log) relink(oldest []*segment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := slices.Concat(slices.DeleteFunc(slices.Clone(oldest), (*segment).isGone), *l.segments.Load())
+	l.segments.Store(&all)
 }
 
 // deletable counts the oldest segments that may go; all says that the active one, not empty, is among them.

@@ -232,3 +232,60 @@ func TestProducersForgetWhatTheLogHasLost(t *testing.T) {
 		}
 	}
 }
+
+// Retention by size counts what has come since. That must not be lost to a power loss after what it took the place of is gone.
+func TestRetentionBySizeKeepsAsMuchThatIsDurable(t *testing.T) {
+	mem := vfs.NewMem()
+	o := managerOptions(mem, "/d1")
+	l := create(t, mustManage(t, o), partition(0))
+	cfg := smallSegments()
+	cfg.RetentionBytes = 300
+	l.UpdateConfig(cfg)
+	for i := range 6 {
+		appendBatch(t, l, batch(1, int64(i), 200))
+	}
+	l.UpdateHighWatermark(6)
+	if n, err := l.Retain(testTime); n != 1 || err != nil {
+		t.Fatalf("%d segments went: %v", n, err)
+	}
+	want := l.Size()
+	for name, clone := range crashes(mem) {
+		o := o
+		o.FS = clone
+		if l, ok := mustManage(t, o).Get(partition(0)); !ok || l.Size() < want || l.EndOffset() != 6 {
+			t.Errorf("%s: %d bytes up to %d are left of %d", name, l.Size(), l.EndOffset(), want)
+		}
+	}
+}
+
+// FM-32: where the disk is too full to rename a file, deleted records are not forgotten to be deleted.
+func TestASegmentThatCannotBeDeletedIsTriedAgain(t *testing.T) {
+	mem := vfs.NewMem()
+	disk := vfs.NewFault(mem)
+	o := managerOptions(disk, "/d1")
+	m := mustManage(t, o)
+	l := create(t, m, partition(0))
+	l.UpdateConfig(smallSegments())
+	for i := range 10 {
+		appendBatch(t, l, batch(1, int64(i), 200))
+	}
+	l.UpdateHighWatermark(10)
+	if err := l.AdvanceStart(9); err != nil {
+		t.Fatal(err)
+	}
+	disk.SetRules(vfs.Rule{Op: vfs.OpRename, Path: "*0004.log", Err: vfs.ErrNoSpace})
+	if n, err := l.Retain(testTime); n != 1 || !errors.Is(err, ErrStorage) || len(m.Offline()) != 0 {
+		t.Errorf("%d segments went: %v, offline %v", n, err, m.Offline())
+	}
+	if err := m.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	o.FS = mem.ProcessCrashClone()
+	if l, ok := mustManage(t, o).Get(partition(0)); !ok || l.StartOffset() != 9 {
+		t.Errorf("after a kill the log starts at %d", l.StartOffset())
+	}
+	disk.SetRules()
+	if n, err := l.Retain(testTime); n != 1 || err != nil || len(l.Segments()) != 1 {
+		t.Errorf("with room again %d segments went: %v", n, err)
+	}
+}

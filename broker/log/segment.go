@@ -251,24 +251,33 @@ func (s *segment) closeFiles() {
 	}
 }
 
-// discard renames the segment's files to .deleted and leaves them to the trash. Readers that have them open go on.
+// discard renames the segment's files to .deleted and leaves them to the trash. Readers that have them open go on. As long as its log
+// file could not be renamed the segment is there.
 func (s *segment) discard(due time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gone = true
-	s.closeFiles()
 	for _, suffix := range []string{logSuffix, offsetSuffix, timeSuffix, txnSuffix, snapshotSuffix} {
 		name := s.path(suffix)
 		err := s.env.fs.Rename(name, name+deletedSuffix)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		s.env.trash.add(name+deletedSuffix, due)
+		if err == nil {
+			s.env.trash.add(name+deletedSuffix, due)
+		}
+		if suffix == logSuffix {
+			s.gone = true
+			s.closeFiles()
+		}
 	}
 	return nil
+}
+
+// isGone tells whether the segment was discarded.
+func (s *segment) isGone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone
 }
 
 // abandon closes the segment's files for good; its directory is about to be renamed.
