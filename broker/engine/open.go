@@ -99,7 +99,7 @@ func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options, dirs
 		return cluster.Cluster{}, fmt.Errorf("%d log directories can't be read, and may say which cluster they belong to: %w", unread, log.ErrStorage)
 	}
 	if known == "" {
-		if err := storecheck.Quick(ctx, o.Store, "check/"+e.random.Nonce()); err != nil {
+		if err := storecheck.Quick(ctx, o.Store, "check/"+e.random.Nonce(), o.Run); err != nil {
 			return cluster.Cluster{}, err
 		}
 	}

@@ -29,14 +29,22 @@ type Result struct {
 var ErrFailed = errors.New("the object store does not keep its promises")
 
 // Quick runs the few checks without which a store must not be used: create twice, a wrong token, If-Match on a missing key.
-// scratch is a folder of its own (no slash at the end), different for each call.
-func Quick(ctx context.Context, s object.Store, scratch string) error {
-	for _, c := range checks {
-		if !c.quick {
-			continue
+// scratch is a folder of its own (no slash at the end), different for each call. The start of a broker waits for it: run puts the
+// checks side by side; nil runs them one after the other.
+func Quick(ctx context.Context, s object.Store, scratch string, run Runner) error {
+	quick := slices.DeleteFunc(slices.Clone(checks), func(c check) bool { return !c.quick })
+	errs := make([]error, len(quick))
+	task := func(i int) { errs[i] = quick[i].try(ctx, s, scratch, nil) }
+	if run != nil {
+		run(len(quick), task)
+	} else {
+		for i := range quick {
+			task(i)
 		}
-		if err := c.try(ctx, s, scratch, nil); err != nil {
-			return verdict(c.name, err)
+	}
+	for i, err := range errs {
+		if err != nil {
+			return verdict(quick[i].name, err)
 		}
 	}
 	return nil

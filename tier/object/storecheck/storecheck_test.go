@@ -41,7 +41,7 @@ func TestBO096StoresThatBreakConditionsFail(t *testing.T) {
 		"If-Match is ignored":              ignoring(object.Match),
 		"If-Match creates what is missing": createsOnMatch{memstore.New(nil)},
 	} {
-		if err := storecheck.Quick(t.Context(), s, "store-check/1"); !errors.Is(err, storecheck.ErrFailed) {
+		if err := storecheck.Quick(t.Context(), s, "store-check/1", objecttest.Parallel); !errors.Is(err, storecheck.ErrFailed) {
 			t.Errorf("%s: quick says %v", name, err)
 		}
 		if err := storecheck.Full(t.Context(), s, "store-check/2", objecttest.Parallel, nil); !errors.Is(err, storecheck.ErrFailed) {
@@ -61,7 +61,7 @@ func TestBO097AStoreThatIsAwayHasNotFailed(t *testing.T) {
 			}
 			return faultstore.None
 		})
-		err := storecheck.Quick(t.Context(), s, "store-check/1")
+		err := storecheck.Quick(t.Context(), s, "store-check/1", nil)
 		if !hit {
 			return
 		}
@@ -76,7 +76,8 @@ func TestAGoodStorePassesAndNothingStays(t *testing.T) {
 	var names []string
 	report := func(r storecheck.Result) { names = append(names, r.Name) }
 	err := errors.Join(
-		storecheck.Quick(t.Context(), s, "store-check/1"),
+		storecheck.Quick(t.Context(), s, "store-check/1", nil),
+		storecheck.Quick(t.Context(), s, "store-check/3", objecttest.Parallel),
 		storecheck.Full(t.Context(), s, "store-check/2", objecttest.Parallel, report),
 	)
 	if err != nil {
