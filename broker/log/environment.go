@@ -19,6 +19,7 @@ type environment struct {
 	files  *openFiles
 	trash  *trash
 	dirty  *dirtyLogs
+	logs   int // of a Manager, which guards it
 	// saveRecoveryPoints writes the directory's recovery points now; nil for a log of its own.
 	saveRecoveryPoints func() error
 }

@@ -168,6 +168,7 @@ func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID,
 	m.mu.Lock()
 	delete(m.unopened, tp)
 	m.logs[tp] = l
+	l.env.logs++
 	m.mu.Unlock()
 	return l, nil
 }
@@ -199,15 +200,11 @@ func (m *Manager) logOptions(d *logDir, tp wire.TopicPartition, id wire.TopicID,
 
 // emptiest is the online directory with the fewest logs, the first of several.
 func (m *Manager) emptiest() *logDir {
-	counts := map[*environment]int{}
 	m.mu.RLock()
-	for _, l := range m.logs {
-		counts[l.env]++
-	}
-	m.mu.RUnlock()
+	defer m.mu.RUnlock()
 	var best *logDir
 	for _, d := range m.dirs {
-		if d.env.disk.check() == nil && (best == nil || counts[d.env] < counts[best.env]) {
+		if d.env.disk.check() == nil && (best == nil || d.env.logs < best.env.logs) {
 			best = d
 		}
 	}
@@ -239,6 +236,7 @@ func (m *Manager) park(tp wire.TopicPartition, suffix string, then func(l *Log, 
 	}
 	m.mu.Lock()
 	delete(m.logs, tp)
+	l.env.logs--
 	m.mu.Unlock()
 	for _, d := range m.dirs {
 		if d.env == l.env {

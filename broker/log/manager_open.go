@@ -202,6 +202,7 @@ func (m *Manager) loadLogs(now time.Time) error {
 		case f.d.env.disk.check() != nil:
 		case f.l != nil:
 			m.logs[f.tp] = f.l
+			f.l.env.logs++
 		default:
 			m.unopened[f.tp] = f
 		}
