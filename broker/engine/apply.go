@@ -15,7 +15,7 @@ func (e *Engine) publish(now time.Time, image *metadata.Image, delta metadata.De
 	e.applySettings(now, image, delta)
 	e.replicas.Apply(now, image, delta)
 	e.image.Store(image)
-	e.applyOffsetsTopic(image, delta)
+	e.applyOffsetsTopic(now, image, delta)
 	e.placementsDue = e.placementsDue || len(delta.Topics) > 0
 	var deleted []string
 	for _, t := range delta.Topics {
@@ -50,7 +50,7 @@ func (e *Engine) applySettings(now time.Time, image *metadata.Image, delta metad
 }
 
 // applyOffsetsTopic loads the partitions of __consumer_offsets that this broker has begun to lead, and unloads the others.
-func (e *Engine) applyOffsetsTopic(image *metadata.Image, delta metadata.Delta) {
+func (e *Engine) applyOffsetsTopic(now time.Time, image *metadata.Image, delta metadata.Delta) {
 	for _, t := range delta.Topics {
 		var name string
 		if t.After != nil {
@@ -78,6 +78,21 @@ func (e *Engine) applyOffsetsTopic(image *metadata.Image, delta metadata.Delta) 
 				e.groups.Unload(p.Index, p.Before.LeaderEpoch+1)
 			}
 		}
+		e.forgetGone(now)
+	}
+}
+
+// forgetGone lets the partitions of __consumer_offsets that are loading forget the topics that were deleted when this broker's former
+// incarnation died: it may have died before its groups heard of it. One that was made anew since is another topic.
+func (e *Engine) forgetGone(now time.Time) {
+	var gone []string
+	for _, name := range e.gone {
+		if e.Image().Topic(name) == nil {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) > 0 {
+		e.groups.TopicsDeleted(now, gone)
 	}
 }
 

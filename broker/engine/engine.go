@@ -74,6 +74,8 @@ type Engine struct {
 	keepDue    time.Time
 	keptOffset wire.Offset // of the image in keptFile
 
+	gone []string // topics that were deleted between the former incarnation's death and the start
+
 	placementsDue bool // the controller may not know yet where logs lie
 	placing       bool // it is being told
 

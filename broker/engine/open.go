@@ -69,7 +69,13 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 	if err := e.assemble(now, o, kept.incarnation, link); err != nil {
 		return nil, err
 	}
-	e.publish(now, fold.image, sinceStart(fold.image, kept.image))
+	delta := sinceStart(fold.image, kept.image)
+	for _, t := range delta.Topics {
+		if t.After == nil {
+			e.gone = append(e.gone, t.Before.Name)
+		}
+	}
+	e.publish(now, fold.image, delta)
 	e.replicas.SetStraysAside(now)
 	// From here on the lease may name this incarnation: the next one must know that it was ours.
 	if err := e.storeKept(keptState{link.Tail(), o.Incarnation, fold.image}); err != nil {

@@ -45,4 +45,5 @@ func (e *Engine) stepReloads(now time.Time) {
 			e.loadGroups(w.partition, w.epoch)
 		}
 	}
+	e.forgetGone(now)
 }

@@ -5,8 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/tidemark-io/tidemark/broker/api"
 	"github.com/tidemark-io/tidemark/broker/log"
+	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
@@ -166,4 +169,72 @@ func TestSafety10TheFirstIncarnationGivesWayToACopy(t *testing.T) {
 		t.Errorf("the second one: failure %v", twin.e.Failure())
 	}
 	twin.consistent()
+}
+
+// The deletion of a topic is committed, and the process dies before its groups hear of it: a topic made anew under the name must not
+// inherit their offsets.
+func TestOffsetsOfADeletedTopicDoNotOutliveAKill(t *testing.T) {
+	r := serving(t)
+	r.create(wire.ConsumerOffsetsTopic)
+	r.create("kept")
+	r.create("deleted")
+	r.commitOffset("g", "kept", 5)
+	r.commitOffset("g", "deleted", 5)
+	r.pass(2 * time.Second)
+	r.closed[LaneChain] = true
+	name := "deleted"
+	r.submit(&metadata.DeleteTopics{Topics: []metadata.TopicRef{{Name: &name}}})
+	r.turn()
+	for _, task := range r.held {
+		_ = task.Run(t.Context())
+	}
+	if r.committed().Topic("deleted") != nil {
+		t.Fatal("the stage is not set")
+	}
+	r.kill()
+	r.open()
+	r.until("it serves", r.e.Serving)
+	r.create("deleted")
+	for topic, want := range map[string]int64{"kept": 5, "deleted": -1} {
+		if got := r.committedOffset("g", topic); got != want {
+			t.Errorf("%s: the group is at %d, want %d", topic, got, want)
+		}
+	}
+	r.commitOffset("g", "deleted", 7)
+	r.kill()
+	r.open()
+	r.until("it serves", r.e.Serving)
+	if got := r.committedOffset("g", "deleted"); got != 7 {
+		t.Errorf("what was committed for the new topic is %d", got)
+	}
+}
+
+func (r *rig) commitOffset(group, topic string, offset int64) {
+	r.t.Helper()
+	request := kmsg.NewPtrOffsetCommitRequest()
+	request.SetVersion(7)
+	request.Group, request.Generation = group, -1
+	request.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: topic, Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Offset: offset, LeaderEpoch: -1}}}}
+	code := wire.UnknownServerError
+	r.e.groups.OffsetCommit(r.now, request, func(response *kmsg.OffsetCommitResponse) {
+		code = wire.Code(response.Topics[0].Partitions[0].ErrorCode)
+	})
+	r.turn()
+	if code != wire.None {
+		r.t.Fatal(code)
+	}
+}
+
+func (r *rig) committedOffset(group, topic string) int64 {
+	r.t.Helper()
+	request := kmsg.NewPtrOffsetFetchRequest()
+	request.SetVersion(7)
+	request.Group = group
+	request.Topics = []kmsg.OffsetFetchRequestTopic{{Topic: topic, Partitions: []int32{0}}}
+	offset := int64(-2)
+	r.e.groups.OffsetFetch(r.now, request, func(response *kmsg.OffsetFetchResponse) {
+		offset = response.Topics[0].Partitions[0].Offset
+	})
+	r.turn()
+	return offset
 }
