@@ -142,6 +142,35 @@ func TestFilesOfACrashedProcessBecomeDurable(t *testing.T) {
 	}
 }
 
+// TestALogThatLostEverythingAboveItsStartKeepsIt: what was deleted was all that a power loss left. Nothing but the name of the new
+// segment says where the log goes on.
+func TestALogThatLostEverythingAboveItsStartKeepsIt(t *testing.T) {
+	for _, size := range []int{0, 1} {
+		for seed := range uint64(20) {
+			mem := vfs.NewMem()
+			if err := errors.Join(mem.MkdirAll("/data"), mem.SyncDir("/")); err != nil {
+				t.Fatal(err)
+			}
+			if size > 0 {
+				l := mustOpen(t, options(mem, testConfig()))
+				appendBatch(t, l, batch(size, 1, 1))
+				if err := l.Flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o := crashed(mem, testConfig(), StopPowerLoss, 0)
+			o.LogStart = 10
+			if err := mustOpen(t, o).Close(testTime); err != nil {
+				t.Fatal(err)
+			}
+			mem = mem.CrashClone(rand.New(rand.NewPCG(seed, 0)))
+			if l := mustOpen(t, crashed(mem, testConfig(), StopClean, 0)); l.StartOffset() != 10 || l.EndOffset() != 10 {
+				t.Fatalf("seed %d: %d to %d", seed, l.StartOffset(), l.EndOffset())
+			}
+		}
+	}
+}
+
 // TestASealedSegmentEndsWhereItsLastBatchDoes: a write that a full disk cut short was undone, behind the recovery point, and
 // then the segment was sealed. No power loss may bring the piece back: recovery does not look there.
 func TestASealedSegmentEndsWhereItsLastBatchDoes(t *testing.T) {

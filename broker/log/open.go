@@ -65,7 +65,7 @@ func (l *Log) load(now time.Time, o Options) error {
 		return err
 	}
 	if len(segments) == 0 {
-		return l.startAt(now, max(0, o.LogStart))
+		return l.beginAt(now, nil, max(0, o.LogStart))
 	}
 	if err := l.loadDamage(segments); err != nil {
 		return err
@@ -94,10 +94,20 @@ func (l *Log) load(now time.Time, o Options) error {
 		return err
 	}
 	if o.LogStart > end {
-		return l.startAnew(now, segments, o.LogStart)
+		return l.beginAt(now, segments, o.LogStart)
 	}
 	l.publishLoaded(now, segments, end, point, o)
 	return nil
+}
+
+// beginAt begins a log that is new, or that a power loss has left with nothing above its start. From here on the first
+// segment's name says where it starts, and no checkpoint does: offsets must not be used again, so it must not be lost.
+func (l *Log) beginAt(now time.Time, segments []*segment, offset wire.Offset) error {
+	err := l.startAnew(now, segments, offset)
+	if err == nil && offset > 0 {
+		err = errors.Join(l.env.fs.SyncDir(l.dir), l.env.fs.SyncDir(path.Dir(l.dir)))
+	}
+	return err
 }
 
 // publishLoaded makes what was loaded the log's state.
