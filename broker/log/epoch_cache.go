@@ -68,12 +68,3 @@ func (c epochCache) endOffset(epoch wire.LeaderEpoch, end wire.Offset) (wire.Lea
 	}
 	return c[higher-1].Epoch, c[higher].Start
 }
-
-// at is the epoch of an offset, or wire.NoLeaderEpoch.
-func (c epochCache) at(offset wire.Offset) wire.LeaderEpoch {
-	i := sort.Search(len(c), func(i int) bool { return c[i].Start > offset })
-	if i == 0 {
-		return wire.NoLeaderEpoch
-	}
-	return c[i-1].Epoch
-}

@@ -310,7 +310,7 @@ func crashLoop(t *testing.T, seed uint64) {
 				}
 			default:
 				b := batch(1+rng.IntN(3), int64(rng.IntN(1000)), rng.IntN(240), from(9, 0, sequence))
-				sequence += int32(b.Count())
+				sequence += b.Count()
 				if _, err := l.AppendAsLeader(testTime, b, wire.LeaderEpoch(round), Client); err != nil {
 					t.Fatal(err)
 				}

@@ -2,6 +2,7 @@ package log
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -70,7 +71,7 @@ func (s *segment) abortedList() ([]AbortedTransaction, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err := s.readAbortedLocked()
-	return s.aborted[:len(s.aborted):len(s.aborted)], err
+	return slices.Clip(s.aborted), err
 }
 
 // setAborted replaces the transaction index by what a scan found.

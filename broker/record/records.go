@@ -132,7 +132,8 @@ func skimLong(raw []byte) (g glance, keyAt int, ok bool) {
 	if len(raw) == 0 {
 		return g, 0, false
 	}
-	at, n := 1, 0
+	at := 1
+	var n int
 	if g.timeDelta, n = readVarlong(raw[at:]); n == 0 {
 		return g, 0, false
 	}

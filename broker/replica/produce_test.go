@@ -181,7 +181,7 @@ func TestBO033RetryAcrossARestart(t *testing.T) {
 		r.produce("t", -1, r.batchOf(1, 10, producer(7, 0, i))).now()
 	}
 	r.restart()
-	for i := int32(0); i < 6; i++ {
+	for i := range int32(6) {
 		if got := r.produce("t", -1, r.batchOf(1, 10, producer(7, 0, i))).now(); got.Code != wire.None || got.BaseOffset != wire.Offset(i) {
 			t.Fatalf("sequence %d: %+v", i, got)
 		}

@@ -72,14 +72,14 @@ func (f *Filler) fill(v reflect.Value) {
 }
 
 func (f *Filler) fillStruct(v reflect.Value) {
-	if tags, ok := v.Addr().Interface().(*kmsg.Tags); ok {
+	if tags, ok := reflect.TypeAssert[*kmsg.Tags](v.Addr()); ok {
 		if !f.Untagged && f.Random.IntN(2) > 0 {
 			tags.Set(100+f.Random.Uint32N(100), []byte("tag")) // above all that are known
 		}
 		return
 	}
-	for i := range v.NumField() {
-		f.fill(v.Field(i))
+	for _, field := range v.Fields() {
+		f.fill(field)
 	}
 }
 
