@@ -77,7 +77,7 @@ func TestTranscripts(t *testing.T) {
 }
 
 func (r *transcript) do(t *testing.T, d *datadriven.TestData) string {
-	var id, offset, epoch, clean = 0, -1, -1, -1
+	id, offset, epoch, clean := 0, -1, -1, -1
 	incarnation, boot, rack, cluster, by, name := "i", "boot", "", "cluster", "0s", ""
 	d.MaybeScanArgs(t, "offset", &offset)
 	d.MaybeScanArgs(t, "epoch", &epoch)

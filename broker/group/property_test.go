@@ -179,7 +179,7 @@ func (p *play) check(before state, generation int32) {
 	if g.state > preparingRebalance && (len(g.members) == 0 || g.protocol == nil || !g.common(*g.protocol)) {
 		fail("%d members, protocol %v", len(g.members), text(g.protocol))
 	}
-	if (g.joinDeadline.IsZero()) == (g.state == preparingRebalance) {
+	if g.joinDeadline.IsZero() == (g.state == preparingRebalance) {
 		fail("join deadline %v", g.joinDeadline)
 	}
 	if !g.syncDeadline.IsZero() && g.state < completingRebalance {

@@ -38,7 +38,7 @@ func TestFileOperations(t *testing.T) {
 	}
 	add := func() error {
 		b := batch(1, 1, 1)
-		_, err := l.AppendAsLeader(testTime, b[:len(b):len(b)], 1, Client)
+		_, err := l.AppendAsLeader(testTime, slices.Clip(b), 1, Client)
 		return err
 	}
 	step("create", func() (err error) { l, err = Open(testTime, options(fault, cfg)); return err },

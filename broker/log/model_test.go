@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
-	"pgregory.net/rapid"
 )
 
 // model is what a log is in the end: batches in a row, a start, and an end.

@@ -304,8 +304,7 @@ func (l *Log) loadEpochs(segments []*segment, end wire.Offset) error {
 // loadSnapshot loads the newest sound producer snapshot that is not above limit; unsound ones are removed. It returns the
 // offset from which on batches must be replayed, 0 without a snapshot.
 func (l *Log) loadSnapshot(now time.Time, limit wire.Offset) (from wire.Offset, err error) {
-	for i := len(l.snapshotFiles) - 1; i >= 0; i-- {
-		at := l.snapshotFiles[i]
+	for _, at := range slices.Backward(l.snapshotFiles) {
 		if at > limit {
 			continue
 		}
@@ -417,8 +416,8 @@ func (l *Log) startAt(now time.Time, offset wire.Offset) error {
 
 // startAnew drops everything: what is on disk ends before the log start that was promised.
 func (l *Log) startAnew(now time.Time, segments []*segment, offset wire.Offset) error {
-	for i := len(segments) - 1; i >= 0; i-- {
-		if err := segments[i].discard(now.Add(l.deleteDelay())); err != nil {
+	for _, s := range slices.Backward(segments) {
+		if err := s.discard(now.Add(l.deleteDelay())); err != nil {
 			return err
 		}
 	}

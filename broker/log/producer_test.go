@@ -31,13 +31,21 @@ func TestProducerSequences(t *testing.T) {
 		},
 		"BO-032 no state: any sequence": {{sequence: 7, count: 2, first: 0}, {sequence: 9, count: 1, first: 2}},
 		"BO-035 a repeated batch gets its old offset": {
-			{sequence: 0, count: 2}, {sequence: 2, count: 2, first: 2}, {sequence: 0, count: 2, first: 0, repeat: true},
-			{sequence: 2, count: 2, first: 2, repeat: true}, {sequence: 4, count: 1, first: 4},
+			{sequence: 0, count: 2},
+			{sequence: 2, count: 2, first: 2},
+			{sequence: 0, count: 2, first: 0, repeat: true},
+			{sequence: 2, count: 2, first: 2, repeat: true},
+			{sequence: 4, count: 1, first: 4},
 		},
 		"only five batches are remembered": {
-			{sequence: 0, count: 1, first: 0}, {sequence: 1, count: 1, first: 1}, {sequence: 2, count: 1, first: 2}, {sequence: 3, count: 1, first: 3},
-			{sequence: 4, count: 1, first: 4}, {sequence: 5, count: 1, first: 5},
-			{sequence: 1, count: 1, first: 1, repeat: true}, {sequence: 0, count: 1, want: wire.OutOfOrderSequenceNumber},
+			{sequence: 0, count: 1, first: 0},
+			{sequence: 1, count: 1, first: 1},
+			{sequence: 2, count: 1, first: 2},
+			{sequence: 3, count: 1, first: 3},
+			{sequence: 4, count: 1, first: 4},
+			{sequence: 5, count: 1, first: 5},
+			{sequence: 1, count: 1, first: 1, repeat: true},
+			{sequence: 0, count: 1, want: wire.OutOfOrderSequenceNumber},
 		},
 		"same first sequence, another length: no duplicate": {
 			{sequence: 0, count: 2}, {sequence: 0, count: 3, want: wire.OutOfOrderSequenceNumber},
@@ -46,12 +54,17 @@ func TestProducerSequences(t *testing.T) {
 			{sequence: math.MaxInt32 - 1, count: 2, first: 0}, {sequence: 0, count: 1, first: 2}, {sequence: math.MaxInt32 - 1, count: 2, first: 0, repeat: true},
 		},
 		"the sequence wraps inside a batch": {
-			{sequence: math.MaxInt32 - 1, count: 5, first: 0}, {sequence: 3, count: 1, first: 5}, {sequence: math.MaxInt32 - 1, count: 5, first: 0, repeat: true},
+			{sequence: math.MaxInt32 - 1, count: 5, first: 0},
+			{sequence: 3, count: 1, first: 5},
+			{sequence: math.MaxInt32 - 1, count: 5, first: 0, repeat: true},
 			{sequence: 5, count: 1, want: wire.OutOfOrderSequenceNumber},
 		},
 		"a new epoch begins at 0": {
-			{sequence: 0, count: 1}, {sequence: 1, count: 1, epoch: 1, want: wire.OutOfOrderSequenceNumber}, {sequence: 0, count: 1, epoch: 1, first: 1},
-			{sequence: 1, count: 1, epoch: 0, want: wire.InvalidProducerEpoch}, {sequence: 1, count: 1, epoch: 1, first: 2},
+			{sequence: 0, count: 1},
+			{sequence: 1, count: 1, epoch: 1, want: wire.OutOfOrderSequenceNumber},
+			{sequence: 0, count: 1, epoch: 1, first: 1},
+			{sequence: 1, count: 1, epoch: 0, want: wire.InvalidProducerEpoch},
+			{sequence: 1, count: 1, epoch: 1, first: 2},
 		},
 		"an old epoch is no duplicate": {
 			{sequence: 0, count: 1}, {sequence: 0, count: 1, epoch: 1, first: 1}, {sequence: 0, count: 1, epoch: 0, want: wire.InvalidProducerEpoch},
@@ -287,8 +300,14 @@ func TestTransactions(t *testing.T) {
 			from, to wire.Offset
 			want     []AbortedTransaction
 		}{
-			{0, 11, []AbortedTransaction{first, second}}, {0, 1, nil}, {0, 2, []AbortedTransaction{first}}, {4, 5, []AbortedTransaction{first}},
-			{5, 7, nil}, {5, 8, []AbortedTransaction{second}}, {9, 10, []AbortedTransaction{second}}, {10, 11, nil},
+			{0, 11, []AbortedTransaction{first, second}},
+			{0, 1, nil},
+			{0, 2, []AbortedTransaction{first}},
+			{4, 5, []AbortedTransaction{first}},
+			{5, 7, nil},
+			{5, 8, []AbortedTransaction{second}},
+			{9, 10, []AbortedTransaction{second}},
+			{10, 11, nil},
 		} {
 			got, err := l.AbortedTransactions(c.from, c.to)
 			if err != nil || !slices.Equal(got, c.want) {

@@ -11,8 +11,12 @@ import (
 
 func TestBufferSizes(t *testing.T) {
 	for _, tt := range []struct{ n, capacity, class int }{
-		{0, 1 << 10, 0}, {1 << 10, 1 << 10, 0}, {1<<10 + 1, 2 << 10, 1}, {16 << 10, 16 << 10, 4},
-		{largestPooled, largestPooled, classes - 1}, {largestPooled + 1, largestPooled + largeStep, classes},
+		{0, 1 << 10, 0},
+		{1 << 10, 1 << 10, 0},
+		{1<<10 + 1, 2 << 10, 1},
+		{16 << 10, 16 << 10, 4},
+		{largestPooled, largestPooled, classes - 1},
+		{largestPooled + 1, largestPooled + largeStep, classes},
 		{100 << 20, 100 << 20, classes},
 	} {
 		if c := capacityFor(tt.n); c != tt.capacity || classOf(tt.n) != tt.class {

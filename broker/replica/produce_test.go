@@ -276,8 +276,10 @@ func TestISRShrinksBelowTheMinimumWhileAProduceWaits(t *testing.T) {
 	if got := p.now(); got.Code != wire.None {
 		t.Fatal(got.Code)
 	}
-	slow := r.produceAll(&replica.ProduceRequest{Acks: -1, Timeout: time.Hour,
-		Partitions: []replica.ProducePartition{{Topic: "t", Records: r.batchOf(1, 10)}}})
+	slow := r.produceAll(&replica.ProduceRequest{
+		Acks: -1, Timeout: time.Hour,
+		Partitions: []replica.ProducePartition{{Topic: "t", Records: r.batchOf(1, 10)}},
+	})
 	if asked := r.sleep(15 * time.Second); asked != nil {
 		t.Fatalf("asked early %+v", asked)
 	}
@@ -323,8 +325,10 @@ func TestNotEnoughReplicasAfterAppend(t *testing.T) {
 	r.create("t", topic{replicas: []wire.BrokerID{1, 2}, configs: map[string]string{"min.insync.replicas": "2"}})
 	id := r.info("t").TopicID
 	first := &pending[replica.ProduceResult]{t: t}
-	r.m.Produce(r.now, &replica.ProduceRequest{Acks: -1, Timeout: time.Minute,
-		Partitions: []replica.ProducePartition{{Topic: "t", Records: r.batchOf(1, 10)}}},
+	r.m.Produce(r.now, &replica.ProduceRequest{
+		Acks: -1, Timeout: time.Minute,
+		Partitions: []replica.ProducePartition{{Topic: "t", Records: r.batchOf(1, 10)}},
+	},
 		func(results []replica.ProduceResult) {
 			first.done(results)
 			p := r.image.TopicByID(id).Partitions[0]
@@ -376,13 +380,17 @@ func TestCompressedBatchValidation(t *testing.T) {
 			r := newRig(t)
 			r.create("t", topic{configs: c.configs})
 			seen := c.seen
-			got := r.produceAll(&replica.ProduceRequest{Acks: 1, SeenCodecs: &seen,
-				Partitions: []replica.ProducePartition{{Topic: "t", Records: wrongCount(r)}}}).now()
+			got := r.produceAll(&replica.ProduceRequest{
+				Acks: 1, SeenCodecs: &seen,
+				Partitions: []replica.ProducePartition{{Topic: "t", Records: wrongCount(r)}},
+			}).now()
 			if got.Code != c.code || seen != c.seen {
 				t.Errorf("%v, seen %b", got.Code, seen)
 			}
-			good := r.produceAll(&replica.ProduceRequest{Acks: 1, SeenCodecs: &seen,
-				Partitions: []replica.ProducePartition{{Topic: "t", Records: r.batchOf(2, 10, codec(record.LZ4))}}}).now()
+			good := r.produceAll(&replica.ProduceRequest{
+				Acks: 1, SeenCodecs: &seen,
+				Partitions: []replica.ProducePartition{{Topic: "t", Records: r.batchOf(2, 10, codec(record.LZ4))}},
+			}).now()
 			if remembers := seen&(1<<record.LZ4) != 0; good.Code != wire.None || !remembers && c.name != "header" {
 				t.Errorf("%v, seen %b", good.Code, seen)
 			}

@@ -222,8 +222,10 @@ func TestBO015ForgettingByTheZeroID(t *testing.T) {
 	}
 	f.Answer(start, answers(f, 0, nil))
 	// A name beside the id, as the codec may leave it, changes nothing.
-	f, code = cache.Begin(start, replica.SessionRequest{ID: id, Epoch: 2, ByID: true,
-		Forgotten: []replica.PartitionRef{{Topic: "t", TopicID: wire.TopicID{2}}}})
+	f, code = cache.Begin(start, replica.SessionRequest{
+		ID: id, Epoch: 2, ByID: true,
+		Forgotten: []replica.PartitionRef{{Topic: "t", TopicID: wire.TopicID{2}}},
+	})
 	if code != wire.None || len(f.Partitions()) != 1 {
 		t.Fatalf("%v, %d partitions", code, len(f.Partitions()))
 	}

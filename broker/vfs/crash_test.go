@@ -12,8 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tidemark-io/tidemark/broker/vfs"
 	"pgregory.net/rapid"
+
+	"github.com/tidemark-io/tidemark/broker/vfs"
 )
 
 const crashes = 200 // clones tried for what may or may not happen

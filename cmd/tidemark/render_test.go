@@ -52,7 +52,8 @@ func views() map[string]view {
 		},
 		"config-describe": configRows{wide: true, rows: []configRow{
 			{Name: "cleanup.policy", Value: pointer(""), Source: "DYNAMIC_TOPIC_CONFIG", Type: "LIST", Synonyms: []configSynonym{
-				{"cleanup.policy", pointer(""), "DYNAMIC_TOPIC_CONFIG"}, {"log.cleanup.policy", pointer("delete"), "STATIC_BROKER_CONFIG"}, {"log.cleanup.policy", pointer("delete"), "DEFAULT_CONFIG"}}},
+				{"cleanup.policy", pointer(""), "DYNAMIC_TOPIC_CONFIG"}, {"log.cleanup.policy", pointer("delete"), "STATIC_BROKER_CONFIG"}, {"log.cleanup.policy", pointer("delete"), "DEFAULT_CONFIG"},
+			}},
 			{Name: "metadata.key", Source: "STATIC_BROKER_CONFIG", Sensitive: true, ReadOnly: true},
 			{Name: "broker.rack", Source: "DEFAULT_CONFIG", ReadOnly: true},
 			{Name: "match", Value: pointer("client_id=<a>"), Source: "CLIENT_METRICS_CONFIG"},
@@ -64,7 +65,8 @@ func views() map[string]view {
 		"group-reset":    resetResult{Partitions: resetPlan{{"orders", 0, pointer[int64](5), 0}, {"orders", 1, nil, 3}}},
 		"offset-list":    offsetList{at: true, rows: []offsetRow{{"orders", 0, pointer[int64](2), pointer[int64](9), pointer[int64](7), pointer[int64](4)}, {Topic: "orders", Partition: 1}}},
 		"cluster-describe": clusterDetail{ID: "abc", Controller: 1, Topics: 1, Partitions: 2, Brokers: []brokerDetail{
-			{1, "host", 9092, pointer("a"), 2, 2}, {2, "other", 9092, nil, 0, 0}}},
+			{1, "host", 9092, pointer("a"), 2, 2}, {2, "other", 9092, nil, 0, 0},
+		}},
 		"cluster-log-dirs": logDirs{{1, "/data", 3, 1 << 30, 1 << 40, 1 << 41, ""}, {1, "/bad", 0, 0, -1, -1, describe(kerr.KafkaStorageError, "")}},
 		"api-versions":     apiVersions{{Broker: 1, Like: "v4.4", APIs: []apiRange{{0, "Produce", 3, 13}, {18, "ApiVersions", 0, 4}}}, {Broker: 2, Error: "gone", APIs: []apiRange{}}},
 		"produce":          &produced{Topic: "orders", Records: 1, Partitions: map[int32]int64{0: 7}},
