@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -132,6 +133,11 @@ func FuzzUnmarshalRecord(f *testing.F) {
 		r, err := UnmarshalRecord(data)
 		if err != nil {
 			return
+		}
+		if kind, fields, ok := splitCompact(data); ok {
+			if any, rest, err := splitAny(data); err != nil || any != kind || !bytes.Equal(rest, fields) {
+				t.Fatalf("%s is %v with %s by the short way, %v with %s (%v) by the long one", data, kind, fields, any, rest, err)
+			}
 		}
 		once, err := MarshalRecord(r)
 		if err != nil {
