@@ -1,0 +1,344 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// audit reads all that the broker holds, through its API and between two moments, and holds it against the ledger. It runs after
+// each restart before clients come back, so that what it finds is what the run before has left.
+type audit struct {
+	c      *cluster
+	ended  ending
+	notYet string // why it has to be tried again; empty: it was done
+
+	records int
+}
+
+func (a *audit) run() {
+	c := a.c
+	c.ledger.chain.check()
+	if c.failure != nil || !a.ready() {
+		return
+	}
+	partitions := 0
+	for _, t := range c.ledger.topics {
+		now := c.describe(t.name)
+		if t.doubt && (now == nil || now.id != t.id) {
+			continue // the change in doubt is its deletion
+		}
+		a.checkTopic(t, now)
+		for _, p := range t.partitions {
+			if c.failure != nil {
+				return
+			}
+			a.checkPartition(p, now.epochs[p.index])
+			partitions++
+		}
+	}
+	a.checkGroups()
+	if c.failure != nil {
+		return
+	}
+	c.stats.Audits++
+	c.trace.add("audit", "after %s: %d partitions, %d records, chain to %d", a.ended, partitions, a.records, c.ledger.chain.tail.Number)
+}
+
+// ready tells whether every coordinator has loaded what it needs and every log is open.
+func (a *audit) ready() bool {
+	for _, g := range a.c.ledger.groups {
+		if _, code := a.offsets(g); code != wire.None {
+			a.notYet = fmt.Sprintf("offsets of %s: %s", g.name, code)
+			return false
+		}
+	}
+	for _, t := range a.c.ledger.topics {
+		for _, p := range t.partitions {
+			if t.doubt {
+				continue
+			}
+			if _, code := a.listOffset(p, latestOffset); code != wire.None {
+				a.notYet = fmt.Sprintf("end of %s: %s", p, code)
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (a *audit) checkTopic(t *topic, now *described) {
+	switch {
+	case now == nil:
+		a.c.fail("topic %s is gone", t.name)
+	case now.id != t.id:
+		a.c.fail("topic %s has another id", t.name)
+	case t.doubt:
+	case now.partitions != len(t.partitions):
+		a.c.fail("topic %s has %d partitions, not %d", t.name, now.partitions, len(t.partitions))
+	case fmt.Sprint(now.configs) != fmt.Sprint(t.configs):
+		a.c.fail("topic %s has settings %v, not %v", t.name, now.configs, t.configs)
+	}
+}
+
+// The timestamps of ListOffsets that mean something else.
+const (
+	latestOffset   = -1
+	earliestOffset = -2
+	maxTimestamp   = -3
+)
+
+func (a *audit) listOffset(p *partition, timestamp int64) (kmsg.ListOffsetsResponseTopicPartition, wire.Code) {
+	request := kmsg.NewPtrListOffsetsRequest()
+	request.SetVersion(7)
+	row, part := kmsg.NewListOffsetsRequestTopic(), kmsg.NewListOffsetsRequestTopicPartition()
+	row.Topic, part.Partition, part.Timestamp = p.topic.name, p.index, timestamp
+	row.Partitions = append(row.Partitions, part)
+	request.Topics = append(request.Topics, row)
+	response, ok := a.c.node.ask(request).(*kmsg.ListOffsetsResponse)
+	if !ok {
+		return kmsg.ListOffsetsResponseTopicPartition{}, wire.UnknownServerError
+	}
+	got := response.Topics[0].Partitions[0]
+	return got, code(got.ErrorCode)
+}
+
+// offset is listOffset where there has to be an answer.
+func (a *audit) offset(p *partition, timestamp int64) kmsg.ListOffsetsResponseTopicPartition {
+	got, code := a.listOffset(p, timestamp)
+	if code != wire.None {
+		a.c.fail("offset of %s for time %d: %s", p, timestamp, code)
+	}
+	return got
+}
+
+// checkPartition reads a log from its beginning to its end.
+func (a *audit) checkPartition(p *partition, epoch int32) {
+	c := a.c
+	start, end := a.offset(p, earliestOffset).Offset, a.offset(p, latestOffset).Offset
+	fresh := a.ended != cleanly || c.node.state == auditing
+	switch {
+	case c.failure != nil:
+		return
+	case fresh && epoch <= p.epoch:
+		c.fail("leader epoch of %s is %d, and was %d before the restart", p, epoch, p.epoch)
+	case start > end:
+		c.fail("%s begins at %d and ends at %d", p, start, end)
+	}
+	p.epoch = max(p.epoch, epoch)
+	a.checkStart(p, start)
+	if a.ended.lossy() {
+		p.lose(end)
+	}
+	if end < p.watermark {
+		c.fail("%s ends at %d, and its high watermark was %d", p, end, p.watermark)
+	}
+	last := int32(-1)
+	for next := start; next < end && c.failure == nil; {
+		after, err := p.observe(a.fetch(p, next), next, end)
+		if err == nil && after == next {
+			err = fmt.Errorf("there is nothing")
+		}
+		if err != nil {
+			c.fail("%s@%d, of %d to %d: %v", p, next, start, end, err)
+			return
+		}
+		for ; next < after; next++ {
+			if s := &p.slots[next]; s.epoch < last || s.epoch > epoch {
+				c.fail("%s@%d has leader epoch %d, after %d; now it is %d", p, next, s.epoch, last, epoch)
+				return
+			}
+			last = p.slots[next].epoch
+			a.records++
+		}
+	}
+	if c.failure == nil {
+		a.checkEnd(p, start, end)
+		p.settle()
+		a.checkTimes(p, start, end)
+		a.checkEpochs(p, start, end)
+		a.checkMiddle(p, start, end)
+	}
+}
+
+// checkEnd finds records that were acknowledged and are missing at the end; inside they would have shown as others.
+func (a *audit) checkEnd(p *partition, start, end int64) {
+	for offset := max(start, end); offset < p.end(); offset++ {
+		if p.slots[offset].message != nil {
+			a.c.fail("%s ends at %d: %s@%d is gone", p, end, p.slots[offset].message.name, offset)
+			return
+		}
+	}
+}
+
+// checkStart looks whether what lies before the log's beginning was allowed to go, by what there was before the run ended.
+func (a *audit) checkStart(p *partition, start int64) {
+	if start < p.start && !a.ended.lossy() {
+		a.c.fail("%s begins at %d, and began at %d before", p, start, p.start)
+		return
+	}
+	p.start = start
+	for offset := max(p.deleted, p.judged); offset < min(start, p.end()); offset++ {
+		if s := &p.slots[offset]; s.message != nil && !a.expired(p, s, start) {
+			a.c.fail("%s begins at %d: %s@%d is gone, though nothing allows it", p, start, s.message.name, offset)
+			return
+		}
+	}
+	p.judged = max(p.judged, start)
+}
+
+// expired tells whether retention may have taken a record.
+func (a *audit) expired(p *partition, s *slot, start int64) bool {
+	if bytes, ok := number(p.topic.configs["retention.bytes"]); ok {
+		left := int64(0)
+		for offset := start; offset < p.end(); offset++ {
+			left += int64(p.slots[offset].bytes)
+		}
+		// Batches that nobody has read yet have no size here: then nothing can be said.
+		if left >= bytes || p.unread(start) {
+			return true
+		}
+	}
+	if ms, ok := number(p.topic.configs["retention.ms"]); ok {
+		return s.time == noTime || a.c.clock.now.UnixMilli()-s.time > ms
+	}
+	return false
+}
+
+// unread tells whether some record from an offset on was not read by anybody.
+func (p *partition) unread(from int64) bool {
+	for offset := from; offset < p.end(); offset++ {
+		if p.slots[offset].time == noTime {
+			return true
+		}
+	}
+	return false
+}
+
+func number(text string) (int64, bool) {
+	var n int64
+	_, err := fmt.Sscan(text, &n)
+	return n, err == nil
+}
+
+// fetch reads from an offset on, about as much as it is in the mood for.
+func (a *audit) fetch(p *partition, offset int64) []byte {
+	request := kmsg.NewPtrFetchRequest()
+	request.SetVersion([]int16{4, 6, 11, 12, 13, 17}[a.c.node.random.IntN(6)])
+	request.MaxBytes = int32(1 + a.c.node.random.IntN(100_000))
+	request.SessionEpoch = -1
+	request.Topics = append(request.Topics, fetchTopic(p, offset, request.MaxBytes))
+	response, ok := a.c.node.ask(request).(*kmsg.FetchResponse)
+	if !ok {
+		return nil
+	}
+	if response.ErrorCode != 0 || response.Topics[0].Partitions[0].ErrorCode != 0 {
+		a.c.fail("fetch of %s@%d: %s", p, offset, code(response.ErrorCode|response.Topics[0].Partitions[0].ErrorCode))
+		return nil
+	}
+	return response.Topics[0].Partitions[0].RecordBatches
+}
+
+// checkMiddle reads at some offsets, which the indexes have to find.
+func (a *audit) checkMiddle(p *partition, start, end int64) {
+	for range min(end-start, 3) {
+		offset := start + a.c.node.random.Int64N(end-start)
+		if _, err := p.observe(a.fetch(p, offset), offset, end); err != nil {
+			a.c.fail("%s@%d, of %d to %d: %v", p, offset, start, end, err)
+		}
+	}
+}
+
+// checkTimes compares what ListOffsets says of times with a look at every record.
+func (a *audit) checkTimes(p *partition, start, end int64) {
+	if end == start {
+		return
+	}
+	for range 4 {
+		target := p.slots[start+a.c.node.random.Int64N(end-start)].time + int64(a.c.node.random.IntN(5)-2)
+		want := int64(-1)
+		for offset := start; offset < end; offset++ {
+			if p.slots[offset].time >= target {
+				want = offset
+				break
+			}
+		}
+		if got := a.offset(p, target); got.Offset != want {
+			a.c.fail("%s: time %d leads to offset %d, not %d", p, target, got.Offset, want)
+		}
+	}
+	latest := start
+	for offset := start; offset < end; offset++ {
+		if p.slots[offset].time > p.slots[latest].time {
+			latest = offset
+		}
+	}
+	if got := a.offset(p, maxTimestamp); got.Timestamp != p.slots[latest].time {
+		a.c.fail("%s: the largest time is %d at %d, not %d at %d", p, got.Timestamp, got.Offset, p.slots[latest].time, latest)
+	}
+}
+
+// checkEpochs compares where leader epochs end with what the records say.
+func (a *audit) checkEpochs(p *partition, start, end int64) {
+	for offset := start; offset < end; offset++ {
+		epoch := p.slots[offset].epoch
+		if offset > start && p.slots[offset-1].epoch == epoch {
+			continue
+		}
+		want := offset
+		for want < end && p.slots[want].epoch == epoch {
+			want++
+		}
+		request := kmsg.NewPtrOffsetForLeaderEpochRequest()
+		request.SetVersion(4)
+		row, part := kmsg.NewOffsetForLeaderEpochRequestTopic(), kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+		row.Topic, part.Partition, part.LeaderEpoch, part.CurrentLeaderEpoch = p.topic.name, p.index, epoch, -1
+		row.Partitions = append(row.Partitions, part)
+		request.Topics = append(request.Topics, row)
+		response, ok := a.c.node.ask(request).(*kmsg.OffsetForLeaderEpochResponse)
+		if !ok {
+			return
+		}
+		if got := response.Topics[0].Partitions[0]; got.ErrorCode != 0 || got.EndOffset != want || got.LeaderEpoch != epoch {
+			a.c.fail("%s: leader epoch %d ends at %d (epoch %d, %s), not at %d", p, epoch, got.EndOffset, got.LeaderEpoch, code(got.ErrorCode), want)
+		}
+	}
+}
+
+// offsets are a group's committed offsets.
+func (a *audit) offsets(g *groupLedger) ([]found, wire.Code) {
+	if len(g.commits) == 0 {
+		return nil, wire.None
+	}
+	request := kmsg.NewPtrOffsetFetchRequest()
+	request.SetVersion(7)
+	request.Group = g.name
+	request.Topics = nil // all
+	response, ok := a.c.node.ask(request).(*kmsg.OffsetFetchResponse)
+	if !ok {
+		return nil, wire.UnknownServerError
+	}
+	var rows []found
+	for _, t := range response.Topics {
+		for _, part := range t.Partitions {
+			of := a.c.ledger.named(fmt.Sprintf("%s-%d", t.Topic, part.Partition))
+			if len(of) == 0 || part.Metadata == nil {
+				a.c.fail("group %s has an offset of %s-%d, which nobody committed", g.name, t.Topic, part.Partition)
+				continue
+			}
+			rows = append(rows, found{of: of[0], offset: part.Offset, note: *part.Metadata})
+		}
+	}
+	return rows, code(response.ErrorCode)
+}
+
+func (a *audit) checkGroups() {
+	for _, g := range a.c.ledger.groups {
+		rows, _ := a.offsets(g)
+		if err := g.check(rows, a.ended.lossy()); err != nil {
+			a.c.fail("%v", err)
+		}
+	}
+}
