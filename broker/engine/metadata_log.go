@@ -38,12 +38,16 @@ type metadataLog struct {
 // When a snapshot is due: whichever comes first.
 const (
 	snapshotEntries = 1000
-	snapshotBytes   = 8 << 20
+	snapshotBytes   = 4 << 20 // about 24,000 partitions: a start replays them in less than half a second
 	snapshotAge     = 10 * time.Minute
 )
 
 // imageFold folds entries into an image.
-type imageFold struct{ image *metadata.Image }
+type imageFold struct {
+	image   *metadata.Image
+	entries int // since the last snapshot
+	bytes   int // of their records
+}
 
 // Restore implements chain.Fold.
 func (f *imageFold) Restore(state []byte) error {
@@ -51,14 +55,16 @@ func (f *imageFold) Restore(state []byte) error {
 	if err != nil {
 		return err
 	}
-	f.image = image
+	*f = imageFold{image: image}
 	return nil
 }
 
 // Apply implements chain.Fold.
 func (f *imageFold) Apply(entry chain.Entry) error {
 	records := make([]metadata.Record, 0, len(entry.Records))
+	f.entries++
 	for _, raw := range entry.Records {
+		f.bytes += len(raw)
 		r, err := metadata.UnmarshalRecord(raw)
 		if err != nil {
 			return err
@@ -86,9 +92,19 @@ func (l *metadataLog) catchUp(
 		tail := l.chain.Tail()
 		return func(now time.Time) {
 			l.tail = tail
+			l.replayed(now, fold)
 			done(now, fold.image, err)
 		}
 	}
+}
+
+// replayed counts what was read of the chain: the next reader would have to read it, too.
+func (l *metadataLog) replayed(now time.Time, fold *imageFold) {
+	if l.entries == 0 {
+		l.firstSeen = now
+	}
+	l.entries += fold.entries
+	l.bytes += fold.bytes
 }
 
 func (l *metadataLog) refresh(ctx context.Context, fold chain.Fold) error {

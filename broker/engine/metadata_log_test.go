@@ -41,6 +41,23 @@ func TestASnapshotIsDueByCount(t *testing.T) {
 	r.consistent()
 }
 
+// A broker that never lives long would read a chain that only grows.
+func TestRestartsDoNotPutASnapshotOff(t *testing.T) {
+	r := serving(t)
+	for round := 1; len(r.keys(cluster.MetadataPrefix+"/0")) <= snapshotEntries; round++ {
+		for len(r.keys(cluster.MetadataPrefix+"/0")) < round*snapshotEntries/4 {
+			r.touch()
+		}
+		r.kill()
+		r.open()
+		r.until("it serves", r.e.Serving)
+	}
+	if s := r.snapshots(); len(s) != 1 {
+		t.Fatalf("after %d entries: %v", len(r.entries()), s)
+	}
+	r.consistent()
+}
+
 func TestASnapshotIsDueBySize(t *testing.T) {
 	r := serving(t)
 	resource := metadata.ConfigResource{Type: metadata.BrokerResource}

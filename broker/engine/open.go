@@ -69,6 +69,7 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 	if err := e.assemble(now, o, kept.incarnation, link); err != nil {
 		return nil, err
 	}
+	e.role.log.replayed(now, fold)
 	delta := sinceStart(fold.image, kept.image)
 	for _, t := range delta.Topics {
 		if t.After == nil {
