@@ -28,7 +28,7 @@ type ManagerOptions struct {
 	BrokerID           wire.BrokerID
 	// BootID is the kernel's boot id. Unknown ("") or another than the last one: an unclean stop counts as a power loss.
 	BootID string
-	// DefaultConfig is the effective configuration of a topic found on disk. Called beside itself by Run.
+	// DefaultConfig is the effective configuration of a topic found on disk.
 	DefaultConfig func(topic string) config.Topic
 	// Run calls work(0) .. work(n-1), beside each other if it likes, and returns when all are done. nil: one by one.
 	Run func(n int, work func(i int))

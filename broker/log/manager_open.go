@@ -184,12 +184,19 @@ func (m *Manager) loadLogs(now time.Time) error {
 		}
 		all = append(all, logs...)
 	}
+	configs := map[string]config.Topic{}
+	for i := range all {
+		topic := all[i].tp.Topic
+		if _, ok := configs[topic]; !ok {
+			configs[topic] = m.o.DefaultConfig(topic)
+		}
+		all[i].o.Config = configs[topic]
+	}
 	m.o.Run(len(all), func(i int) {
 		f := &all[i]
 		if f.d.env.disk.check() != nil {
 			return
 		}
-		f.o.Config = m.o.DefaultConfig(f.tp.Topic)
 		l, err := Open(now, f.o)
 		if err != nil {
 			f.d.env.logger.Error("log can't be opened", "topic", f.tp.Topic, "partition", f.tp.Partition, "err", err)
