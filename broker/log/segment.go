@@ -320,7 +320,7 @@ func (s *segment) floor(h *handle, offset wire.Offset) (pos int64, indexed wire.
 	e, ok, err := s.offsets.floor(int64(offset-s.base), func() ([]byte, error) { return s.mapped(h, offsetMap) })
 	if err != nil {
 		s.rebuildIndexes(h, err)
-		return 0, wire.NoOffset, nil //nolint:nilerr // the start of the segment is right whatever the index says
+		return 0, wire.NoOffset, nil
 	}
 	if !ok {
 		return 0, wire.NoOffset, nil

@@ -135,8 +135,8 @@ func FuzzUnmarshalRecord(f *testing.F) {
 			return
 		}
 		if kind, fields, ok := splitCompact(data); ok {
-			if any, rest, err := splitAny(data); err != nil || any != kind || !bytes.Equal(rest, fields) {
-				t.Fatalf("%s is %v with %s by the short way, %v with %s (%v) by the long one", data, kind, fields, any, rest, err)
+			if long, rest, err := splitAny(data); err != nil || long != kind || !bytes.Equal(rest, fields) {
+				t.Fatalf("%s is %v with %s by the short way, %v with %s (%v) by the long one", data, kind, fields, long, rest, err)
 			}
 		}
 		once, err := MarshalRecord(r)
