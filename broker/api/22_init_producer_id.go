@@ -18,7 +18,7 @@ func handleInitProducerID(s *Server, c *call, request *kmsg.InitProducerIDReques
 		refuse(wire.InvalidRequest)
 		return
 	case request.TransactionalID != nil:
-		refuse(wire.CoordinatorNotAvailable) // until transactions are served
+		refuse(wire.UnsupportedVersion) // until transactions are served; no retriable code, or clients wait for it
 		return
 	case (request.ProducerID == -1) != (request.ProducerEpoch == -1):
 		refuse(wire.InvalidRequest)

@@ -369,3 +369,17 @@ func TestFetchAnswersWithRangesOfTheLog(t *testing.T) {
 		t.Errorf("high watermark %d, %d bytes", row.HighWatermark, len(row.RecordBatches))
 	}
 }
+
+// Until transactions are served a producer that wants them is refused at once (docs/decisions/0001): a retriable answer would have it
+// try until its own time-out, for what never comes.
+func TestTransactionalProducersAreRefusedForGood(t *testing.T) {
+	r := newRig(t)
+	for id, want := range map[string]wire.Code{"": wire.InvalidRequest, "id": wire.UnsupportedVersion} {
+		request := kmsg.NewPtrInitProducerIDRequest()
+		request.Version, request.TransactionalID = 5, &id
+		answer := ask[*kmsg.InitProducerIDResponse](r, request)
+		if code := wire.Code(answer.ErrorCode); code != want || answer.ProducerID != -1 || answer.ProducerEpoch != -1 {
+			t.Errorf("%q: %v with producer id %d, not %v", id, code, answer.ProducerID, want)
+		}
+	}
+}
