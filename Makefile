@@ -5,6 +5,7 @@ LINT = $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
 FUZZTIME ?= 10s
 BENCH ?= .
+ROUNDS ?= 50
 RIGS ?= ../shared/rigs
 
 .DEFAULT_GOAL := help
@@ -71,6 +72,14 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 .PHONY: sim
 sim: ## run the simulator's seeds
 	$(GO) test -count=1 ./broker/sim/...
+
+.PHONY: crash
+crash: build ## kill a broker ROUNDS (50) times in mid-append, damage its files, fill its disk
+	$(GO) test -count=1 -v -timeout 30m ./deploy/crash -broker $(CURDIR)/bin/tidemark -rounds $(ROUNDS) -commits 2000000
+
+.PHONY: malformed
+malformed: ## send malformed requests to a broker for a minute
+	$(GO) test -count=1 -v -run Malformed ./broker -malformed 1m
 
 .PHONY: bench
 bench: ## run the benchmarks that match BENCH (all)
