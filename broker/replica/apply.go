@@ -127,11 +127,18 @@ func (m *Manager) update(now time.Time, image *metadata.Image, topics bool, f fu
 	}
 }
 
+// setAside puts a log that nobody can explain aside. One without a topic id that holds nothing explains itself: its broker died while
+// it made it.
 func (m *Manager) setAside(now time.Time, l *log.Log) {
 	tp := l.TopicPartition()
-	m.logger.Warn("log is of no partition that is known here and is set aside",
-		"topic", tp.Topic, "partition", tp.Partition, "topic_id", l.TopicID().String())
-	if err := m.logs.MarkStray(now, tp); err != nil {
+	away := m.logs.MarkStray
+	if l.TopicID().IsZero() && l.Size() == 0 && l.EndOffset() == 0 {
+		away = m.logs.Delete
+	} else {
+		m.logger.Warn("log is of no partition that is known here and is set aside",
+			"topic", tp.Topic, "partition", tp.Partition, "topic_id", l.TopicID().String())
+	}
+	if err := away(now, tp); err != nil {
 		m.logger.Error("log can't be set aside", "topic", tp.Topic, "partition", tp.Partition, "err", err)
 	}
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
@@ -330,5 +332,28 @@ func TestCoordinatorAppendCallsNoFetchBack(t *testing.T) {
 	r.m.Advance(r.now)
 	if got := fetch.now(); got.HighWatermark != 2 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What a broker that died has begun to make of a log is no stray: nothing was ever in it.
+func TestALogThatWasNotFinishedLeavesNothingBehind(t *testing.T) {
+	files := vfs.NewMem()
+	disk := vfs.NewFault(files)
+	r := newRigOn(t, disk, "/data")
+	var left []*vfs.Mem
+	disk.SetRules(vfs.Rule{Path: "/data/t-0*", Hook: func(vfs.Call) { left = append(left, files.ProcessCrashClone()) }},
+		vfs.Rule{Path: "/data/t-0/*", Hook: func(vfs.Call) { left = append(left, files.ProcessCrashClone()) }})
+	r.create("t", topic{})
+	if len(left) < 5 {
+		t.Fatalf("%d places to die at", len(left))
+	}
+	for i, files := range left {
+		r.fs = files
+		r.open()
+		r.m.SetStraysAside(r.now)
+		r.put("t", 1)
+		if names := r.files(); slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "-stray") }) {
+			t.Errorf("died at call %d: %v", i, names)
+		}
 	}
 }
