@@ -94,7 +94,7 @@ without compression.
 
 Within these requests the following is not there yet:
 
-- A transactional id in InitProducerId is answered COORDINATOR_NOT_AVAILABLE, and batches of a transaction are refused.
+- A transactional id in InitProducerId is answered UNSUPPORTED_VERSION, and batches of a transaction are refused.
 - Fetch serves consumers; a replica is refused on a client's listener.
 - UpdateFeatures knows ` + "`metadata.version`" + ` alone, at Kafka 4.4's level.
 - Logs of compacted topics are never cleaned, and retention never deletes them.
