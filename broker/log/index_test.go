@@ -133,7 +133,7 @@ func TestDamagedIndexesAnswerLikeAScan(t *testing.T) {
 						if err := l.Close(testTime); err != nil {
 							t.Fatal(err)
 						}
-						if suffix == offsetSuffix && !slices.Equal(decodeOffsets(t, clone, s.Base), decodeOffsets(t, mem, s.Base)) && i < 2 {
+						if i < 2 && !bytes.Equal(readAll(t, clone, file), readAll(t, mem, file)) {
 							t.Error("the index is not what it was")
 						}
 					})

@@ -71,9 +71,9 @@ func (s *segment) ready(h *handle) error {
 }
 
 // checkLocked verifies both index files: that their entries rise (a file that a crash left filled up with zeros, cut short or
-// without order is found so), that the last offset entry is true, and that no batch behind it misses its entry, as it
-// does when the file was cut between entries or comes from another segment. Then the entries count. It returns what the
-// walk behind the last entry found.
+// without order is found so), that the last entries are true, and that no batch behind misses its entry, as it does when the
+// file was cut between entries or comes from another segment. Then the entries count. It returns what the walk behind the
+// last offset entry found.
 func (s *segment) checkLocked(h *handle) (sparseEnd, error) {
 	end := sparseEnd{next: s.base, sparse: newSparse(s.base)}
 	times, err := s.loadIndexLocked(h, timeMap, math.MaxUint32)
@@ -84,10 +84,15 @@ func (s *segment) checkLocked(h *handle) (sparseEnd, error) {
 	if err != nil {
 		return end, err
 	}
-	if last, ok, err := times.last(); err != nil {
+	largest, timed, err := times.last()
+	if err != nil {
 		return end, err
-	} else if ok {
-		end.sparse.maxTime, end.sparse.maxOffset = last.timestamp(), s.base+wire.Offset(last.timeOffset())
+	}
+	if timed {
+		if err := s.checkTime(h, &offsets, largest); err != nil {
+			return end, err
+		}
+		end.sparse.maxTime, end.sparse.maxOffset = largest.timestamp(), s.base+wire.Offset(largest.timeOffset())
 		end.sparse.lastTime = end.sparse.maxTime
 	}
 	start, indexed := int64(0), wire.NoOffset
@@ -99,9 +104,40 @@ func (s *segment) checkLocked(h *handle) (sparseEnd, error) {
 	if err := s.walkEnd(h, start, indexed, &end); err != nil {
 		return end, err
 	}
+	if end.sparse.maxTime > end.sparse.lastTime { // the last entry is made when a segment is finished
+		return end, fmt.Errorf("%w: no entry for the largest timestamp, %d", errIndex, end.sparse.maxTime)
+	}
 	times.adopt()
 	offsets.adopt() // last: its count says that all was looked at
 	return end, nil
+}
+
+// checkTime verifies that a time entry names a batch and its largest timestamp.
+func (s *segment) checkTime(h *handle, offsets *loadedIndex, e entry) error {
+	at, ok, err := offsets.floor(e.timeOffset())
+	if err != nil {
+		return err
+	}
+	start := int64(0)
+	if ok {
+		start = at.position()
+	}
+	offset := s.base + wire.Offset(e.timeOffset())
+	w := walk(h.file, start, s.size.Load(), s.damages())
+	defer w.close()
+	for {
+		header, _, err := w.next()
+		if err == nil && header.LastOffset() < offset {
+			continue
+		}
+		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errBatch) {
+			return err
+		}
+		if err != nil || header.BaseOffset() > offset || header.MaxTimestamp() != e.timestamp() {
+			return fmt.Errorf("%w: no batch with offset %d has timestamp %d", errIndex, offset, e.timestamp())
+		}
+		return nil
+	}
 }
 
 // sparseEnd is the end of a segment: its next offset, and where its indexes stand.
@@ -170,11 +206,14 @@ func (s *segment) loadIndexLocked(h *handle, which int, limit int64) (loadedInde
 }
 
 // last is the last entry.
-func (in *loadedIndex) last() (entry, bool, error) {
+func (in *loadedIndex) last() (entry, bool, error) { return in.floor(math.MaxInt64) }
+
+// floor is the last entry with a key of at most key.
+func (in *loadedIndex) floor(key int64) (entry, bool, error) {
 	if in.n == 0 {
 		return entry{}, false, nil
 	}
-	return in.x.searchMapped(in.bytes, in.n, math.MaxInt64)
+	return in.x.searchMapped(in.bytes, in.n, key)
 }
 
 // adopt makes the entries count.
