@@ -20,11 +20,17 @@ type leaseHolder struct {
 	held  int64 // the last epoch that was held at any time; 0: none
 }
 
-func (h *leaseHolder) init(role *controllerRole, o Options, former string, jitter *rand.Rand) error {
+// claim is what lets this broker take the lease without waiting; see lease.Config.
+type claim struct {
+	former  string // incarnation
+	founder bool
+}
+
+func (h *leaseHolder) init(role *controllerRole, o Options, by claim, jitter *rand.Rand) error {
 	h.role, h.store = role, o.Store
 	var err error
 	h.core, err = lease.New(lease.Config{
-		ClusterID: role.engine.clusterID, Broker: role.engine.self, Incarnation: o.Incarnation, Former: former,
+		ClusterID: role.engine.clusterID, Broker: role.engine.self, Incarnation: o.Incarnation, Former: by.former, Founder: by.founder,
 		Endpoint: clusterEndpoint(o.Config), TTL: time.Duration(o.Config.LeaseTTLMs) * time.Millisecond,
 		Renew: time.Duration(o.Config.LeaseRenewMs) * time.Millisecond,
 		Nonce: role.engine.random.Nonce,

@@ -41,7 +41,7 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 		return nil, err
 	}
 	defer locks.Close()
-	found, err := e.findCluster(ctx, now, o, locks.Dirs())
+	found, founder, err := e.findCluster(ctx, now, o, locks.Dirs())
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 			err = errors.Join(err, e.Close(now))
 		}
 	}()
-	if err := e.assemble(now, o, kept.incarnation, link); err != nil {
+	if err := e.assemble(now, o, claim{former: kept.incarnation, founder: founder}, link); err != nil {
 		return nil, err
 	}
 	e.role.log.replayed(now, fold)
@@ -87,15 +87,16 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 	return e, nil
 }
 
-// findCluster reads cluster.json, or creates it in a new bucket that has been tried. dirs are the log directories that can be read.
-func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options, dirs []string) (cluster.Cluster, error) {
+// findCluster reads cluster.json, or creates it in a new bucket that has been tried, which makes this broker the founder. dirs
+// are the log directories that can be read.
+func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options, dirs []string) (_ cluster.Cluster, founder bool, _ error) {
 	known := ""
 	unread := len(o.Config.LogDirs) - len(dirs)
 	for _, dir := range dirs {
 		meta, ok, err := log.ReadMeta(o.FS, dir)
 		switch {
 		case errors.Is(err, log.ErrMeta):
-			return cluster.Cluster{}, err
+			return cluster.Cluster{}, false, err
 		case err != nil:
 			unread++
 		case ok:
@@ -103,17 +104,18 @@ func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options, dirs
 		}
 	}
 	if known == "" && unread > 0 {
-		return cluster.Cluster{}, fmt.Errorf("%d log directories can't be read, and may say which cluster they belong to: %w", unread, log.ErrStorage)
+		return cluster.Cluster{}, false, fmt.Errorf("%d log directories can't be read, and may say which cluster they belong to: %w", unread, log.ErrStorage)
 	}
 	if known == "" {
 		if err := storecheck.Quick(ctx, o.Store, "check/"+e.random.Nonce(), o.Run); err != nil {
-			return cluster.Cluster{}, err
+			return cluster.Cluster{}, false, err
 		}
 	}
 	fresh := cluster.Cluster{
 		ID: wire.TopicID(e.random.UUID()).String(), Version: cluster.FormatVersion, CreatedMs: now.UnixMilli(),
 	}
-	return cluster.Ensure(ctx, o.Store, known, fresh)
+	found, err := cluster.Ensure(ctx, o.Store, known, fresh)
+	return found, found.ID == fresh.ID, err
 }
 
 func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *metadata.Image) error {
@@ -140,7 +142,7 @@ func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *
 }
 
 // assemble makes the parts and ties them together.
-func (e *Engine) assemble(now time.Time, o Options, former string, link *chain.Chain) error {
+func (e *Engine) assemble(now time.Time, o Options, by claim, link *chain.Chain) error {
 	wakeAt := func(time.Time) { e.wake() }
 	e.replicas = replica.New(replica.Options{
 		Self: e.self, Logs: e.logs, Config: o.Config, Logger: o.Logger, Wake: wakeAt, HighWatermark: e.highWatermark,
@@ -170,7 +172,7 @@ func (e *Engine) assemble(now time.Time, o Options, former string, link *chain.C
 		Features: metadata.SupportedFeatures(),
 	})
 	e.upkeep = newUpkeep(e, now)
-	return e.role.init(e, o, former, link)
+	return e.role.init(e, o, by, link)
 }
 
 // directories are the ids of the log directories that are online.

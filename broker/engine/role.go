@@ -59,14 +59,14 @@ type waiter struct {
 	done     func(metadata.Answer, error)
 }
 
-func (r *controllerRole) init(e *Engine, o Options, former string, link *chain.Chain) error {
+func (r *controllerRole) init(e *Engine, o Options, by claim, link *chain.Chain) error {
 	r.engine = e
 	seed := func() *rand.Rand { return rand.New(rand.NewPCG(e.random.Uint64(), e.random.Uint64())) }
 	r.core = controller.New(controller.Options{ClusterID: e.clusterID, Config: o.Config, Rand: seed()})
 	r.log = &metadataLog{
 		chain: link, tail: link.Tail(), retention: time.Duration(o.Config.MetadataLogRetentionMs) * time.Millisecond, logger: e.logger,
 	}
-	return r.lease.init(r, o, former, seed())
+	return r.lease.init(r, o, by, seed())
 }
 
 // begin lets the lease know the chain's end: from now on this broker is a candidate.

@@ -28,6 +28,9 @@ type Config struct {
 	// lease is taken at once and a restart never waits for a ttl. Empty without such a proof.
 	Former string
 
+	// Founder: this broker has created the cluster in this run, so nobody else waits for the first lease.
+	Founder bool
+
 	TTL   time.Duration // lease.ttl.ms
 	Renew time.Duration // lease.renew.ms
 
@@ -258,7 +261,7 @@ func (l *Lease) next(now time.Time) Action {
 		return l.send(now, l.successor(l.current.Epoch, Held))
 	}
 	if at, ok := l.candidateAt(); ok && !now.Before(at) {
-		if l.tryAt.IsZero() && !l.alone() {
+		if l.tryAt.IsZero() && l.contended() {
 			l.tryAt = now.Add(l.cfg.Jitter(candidateDelay))
 		}
 		if !now.Before(l.tryAt) {
@@ -322,8 +325,20 @@ func later(a, b time.Time) time.Time {
 // to wait for.
 func (l *Lease) alone() bool {
 	c := l.current
-	return c != nil && c.State == Held && (c.byIncarnation(l.cfg.Broker, l.cfg.Incarnation) ||
-		l.cfg.Former != "" && c.byIncarnation(l.cfg.Broker, l.cfg.Former))
+	return c != nil && c.State == Held && (c.byIncarnation(l.cfg.Broker, l.cfg.Incarnation) || l.isFormer(c))
+}
+
+// contended: others may be about to try for the lease as well. They are not where this broker has just founded the cluster;
+// and where it released the lease when it last stopped, they had the time to take it.
+func (l *Lease) contended() bool {
+	if l.current == nil {
+		return !l.cfg.Founder
+	}
+	return !l.alone() && !l.isFormer(l.current)
+}
+
+func (l *Lease) isFormer(r *Record) bool {
+	return l.cfg.Former != "" && r.byIncarnation(l.cfg.Broker, l.cfg.Former)
 }
 
 // observe takes in what stands in the store now.

@@ -31,6 +31,45 @@ func fresh(t *testing.T) (*Lease, Action) {
 	return l, a
 }
 
+// TestALeaseThatNobodyElseWaitsForIsTakenAtOnce: candidates spread their tries, but for those that have no rivals.
+func TestALeaseThatNobodyElseWaitsForIsTakenAtOnce(t *testing.T) {
+	lease := func(state State, incarnation string) ReadDone {
+		return ReadDone{Token: "t", Record: &Record{
+			Version: formatVersion, ClusterID: "cluster", Epoch: 3, State: state, Holder: 1, Incarnation: incarnation,
+			Seq: 9, Nonce: "n", TTLMs: 6000, RenewMs: 1000,
+		}}
+	}
+	for _, c := range []struct {
+		name    string
+		founder bool
+		found   ReadDone
+		atOnce  bool
+	}{
+		{"the first of a cluster, by its founder", true, ReadDone{}, true},
+		{"the first of a cluster, by another", false, ReadDone{}, false},
+		{"held by the former incarnation", false, lease(Held, "former"), true},
+		{"released by the former incarnation", false, lease(Released, "former"), true},
+		{"released by another", true, lease(Released, "other"), false},
+	} {
+		l, err := New(Config{
+			ClusterID: "cluster", Broker: 1, Incarnation: "a", Former: "former", Founder: c.founder,
+			TTL: 6 * time.Second, Renew: time.Second,
+			Nonce:  func() string { return "new" },
+			Jitter: func(below time.Duration) time.Duration { return below - 1 },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Step(at(0), ChainTail{3})
+		if a := l.Step(at(0), c.found); (a.Op == OpWrite) != c.atOnce {
+			t.Errorf("%s: %+v", c.name, a)
+		}
+		if a := l.Step(at(600), Tick{}); !c.atOnce && a.Op != OpWrite {
+			t.Errorf("%s, later: %+v", c.name, a)
+		}
+	}
+}
+
 func carriedOut(a Action, token string) WriteDone {
 	return WriteDone{Outcome: object.Done, Record: &a.Record, Token: object.Token(token)}
 }
