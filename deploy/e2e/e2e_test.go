@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 )
@@ -21,28 +22,18 @@ var (
 	reference = flag.Bool("reference", false, "test Apache Kafka in place of Tidemark; with -rewrite, record its output")
 )
 
-// kafkaTools run in one JVM for all tests.
-var kafkaTools *tools
+// kafkaTools run in one JVM for all tests, from the first that needs it. It ends with this process: with its standard input.
+var kafkaTools = sync.OnceValues(func() (*tools, error) { return startTools(context.Background(), *libs) })
 
 // steps of scenarios and checks of other tests
 var passed, failed atomic.Int64
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if *libs == "" {
-		os.Exit(m.Run())
-	}
-	var err error
-	if kafkaTools, err = startTools(context.Background(), *libs); err != nil {
-		fmt.Fprintln(os.Stderr, "start the JVM of the tools:", err)
-		os.Exit(1)
-	}
 	status := m.Run()
-	if err := kafkaTools.close(); err != nil {
-		fmt.Fprintln(os.Stderr, "end the JVM of the tools:", err)
-		status = 1
+	if *libs != "" {
+		fmt.Fprintf(os.Stdout, "e2e: %d passed, %d failed\n", passed.Load(), failed.Load())
 	}
-	fmt.Printf("e2e: %d passed, %d failed\n", passed.Load(), failed.Load())
 	os.Exit(status)
 }
 

@@ -31,7 +31,7 @@ func TestReady(t *testing.T) {
 		took = append(took, b.start(t).Round(100*time.Microsecond))
 		b.stop(t)
 	}
-	fmt.Printf("e2e: ready in %v: from exec to an answer to Metadata\n", took)
+	fmt.Fprintf(os.Stdout, "e2e: ready in %v: from exec to an answer to Metadata\n", took)
 	check(t, slices.Min(took) < readyMax, "ready in %v, want less than %v", took, readyMax)
 }
 

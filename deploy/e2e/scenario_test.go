@@ -35,6 +35,7 @@ const untilMax = 30 * time.Second
 // $broker the broker's address. The tools get --bootstrap-server by themselves.
 type scenario struct {
 	t          *testing.T
+	tools      *tools
 	broker     *broker
 	tmp        string
 	outputs    int // files of output so far
@@ -51,9 +52,12 @@ type running struct {
 }
 
 func newScenario(t *testing.T) *scenario {
-	s := &scenario{t: t, tmp: t.TempDir(), variables: map[string]string{}, background: map[string]*running{}}
-	s.variables["tmp"] = s.tmp
-	return s
+	tools, err := kafkaTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tmp := t.TempDir()
+	return &scenario{t: t, tools: tools, tmp: tmp, variables: map[string]string{"tmp": tmp}, background: map[string]*running{}}
 }
 
 func (s *scenario) startBroker(properties ...string) {
@@ -112,7 +116,7 @@ func (s *scenario) directive(t *testing.T, d *datadriven.TestData) string {
 	case "wait", "stop":
 		r := s.background[d.CmdArgs[0].Key]
 		if d.Cmd == "stop" {
-			if err := kafkaTools.stop(r.id); err != nil {
+			if err := s.tools.stop(r.id); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -210,7 +214,7 @@ func (s *scenario) start(command string) *running {
 		r.status = status
 		return r
 	}
-	if r.id, r.status, err = kafkaTools.start(i); err != nil {
+	if r.id, r.status, err = s.tools.start(i); err != nil {
 		s.t.Fatal(err)
 	}
 	return r
@@ -218,7 +222,7 @@ func (s *scenario) start(command string) *running {
 
 // finish waits for a command and returns the lines that it printed, the last of which tells its exit status if that is not 0.
 func (s *scenario) finish(r *running) []string {
-	status, err := kafkaTools.wait(r.id, r.status)
+	status, err := s.tools.wait(r.id, r.status)
 	lines := s.read(r.output)
 	if err != nil {
 		s.t.Fatalf("%v\n%s", err, strings.Join(lines, ""))

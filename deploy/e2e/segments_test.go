@@ -53,7 +53,7 @@ func TestDumpLogFindsNothingWrong(t *testing.T) {
 	check(t, dumped.segments >= segmentsMin, "%d segments, want %d or more", dumped.segments, segmentsMin)
 	check(t, dumped.records == sent, "%d records in the log, %d were sent", dumped.records, sent)
 	check(t, slices.Equal(dumped.codecs(), slices.Sorted(slices.Values(codecs))), "the batches have the codecs %v", dumped.codecs())
-	fmt.Printf("e2e: kafka-dump-log read %d segments, %d records, codecs %v\n", dumped.segments, dumped.records, dumped.codecs())
+	fmt.Fprintf(os.Stdout, "e2e: kafka-dump-log read %d segments, %d records, codecs %v\n", dumped.segments, dumped.records, dumped.codecs())
 	offsetsDecode(t, s)
 
 	s.broker.start(t)
@@ -62,7 +62,7 @@ func TestDumpLogFindsNothingWrong(t *testing.T) {
 	s.broker.stop(t)
 	recovered := dumpAll(t, s)
 	check(t, recovered.records >= sent, "%d records after recovery, %d were there before", recovered.records, sent)
-	fmt.Printf("e2e: after kill -9 and recovery: %d segments, %d records\n", recovered.segments, recovered.records)
+	fmt.Fprintf(os.Stdout, "e2e: after kill -9 and recovery: %d segments, %d records\n", recovered.segments, recovered.records)
 	offsetsDecode(t, s)
 	s.broker.start(t)
 }

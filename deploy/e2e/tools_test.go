@@ -58,8 +58,7 @@ type invocation struct {
 
 // tools is a JVM with Tools.java in it.
 type tools struct {
-	process *exec.Cmd
-	stdin   io.WriteCloser
+	stdin io.Writer
 
 	mu      sync.Mutex // guards what follows, and the order of lines on stdin
 	last    int
@@ -84,7 +83,7 @@ func startTools(ctx context.Context, libs string) (*tools, error) {
 	if err := process.Start(); err != nil {
 		return nil, err
 	}
-	t := &tools{process: process, stdin: stdin, waiting: map[int]chan int{}}
+	t := &tools{stdin: stdin, waiting: map[int]chan int{}}
 	go t.receive(stdout)
 	return t, nil
 }
@@ -120,14 +119,6 @@ func (t *tools) receive(stdout io.Reader) {
 	for _, status := range t.waiting {
 		close(status)
 	}
-}
-
-// close ends the JVM.
-func (t *tools) close() error {
-	if err := t.stdin.Close(); err != nil {
-		return err
-	}
-	return t.process.Wait()
 }
 
 // start begins an invocation and returns its id and where its exit status will come.
