@@ -39,6 +39,7 @@ type rig struct {
 	starts int
 	set    []string   // settings besides those of the rig
 	rules  []vfs.Rule // of the disk, from the next start on
+	boot   string     // id of the kernel's boot
 
 	e      *Engine
 	woken  bool
@@ -50,7 +51,8 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newRig(t *testing.T, set ...string) *rig {
 	r := &rig{
-		t: t, now: start, files: vfs.NewMem(), random: rand.New(rand.NewPCG(1, 2)), set: set, closed: map[Lane]bool{},
+		t: t, now: start, files: vfs.NewMem(), random: rand.New(rand.NewPCG(1, 2)), set: set, boot: "boot",
+		closed: map[Lane]bool{},
 	}
 	r.bucket = memstore.New(func() time.Time { return r.now })
 	r.store = faultstore.New(r.bucket, func(c faultstore.Call) faultstore.Fault {
@@ -95,7 +97,7 @@ func (r *rig) tryOpen() error {
 	e, err := Open(r.t.Context(), r.now, Options{
 		Config: r.settings(), FS: r.disk, Store: r.store,
 		Advertised:  []metadata.Listener{{Name: "PLAINTEXT", Host: "127.0.0.1", Port: 9092, Protocol: "PLAINTEXT"}},
-		Incarnation: fmt.Sprint("run", r.starts), BootID: "boot", Rand: r.random, Logger: slog.New(slog.DiscardHandler),
+		Incarnation: fmt.Sprint("run", r.starts), BootID: r.boot, Rand: r.random, Logger: slog.New(slog.DiscardHandler),
 		Wake: func() { r.woken = true },
 	})
 	r.e, r.held = e, nil
