@@ -22,7 +22,7 @@ type Options struct {
 	Logs   *log.Manager
 	Config *config.Broker
 	Logger *slog.Logger
-	// Wake is told, with no locks held, when NextWake has become earlier. May be nil.
+	// Wake is told, with no locks of this package held, when NextWake has become earlier. It must not block. May be nil.
 	Wake func(at time.Time)
 	// HighWatermark is told, with no locks held, when the high watermark of a partition of an internal topic has moved. Calls
 	// for one partition may overtake each other: the highest counts. May be nil.
