@@ -57,10 +57,10 @@ func (l *ledger) produce(ctx context.Context, c *kgo.Client, producer int, parti
 			l.sent[at]++
 			l.mu.Unlock()
 			value := fmt.Sprintf("%d/%d/%d/", producer, p, n)
-			r := &kgo.Record{Topic: l.topic, Partition: p, Value: append([]byte(value), make([]byte, random.IntN(2000))...)}
+			r := &kgo.Record{Topic: l.topic, Partition: p, Value: append([]byte(value), make([]byte, random.IntN(1000))...)}
 			c.Produce(context.Background(), r, l.answered(at, value))
 		}
-		time.Sleep(500 * time.Microsecond) // a rate, not a wait: it keeps the run small
+		time.Sleep(time.Millisecond) // a rate, not a wait: it keeps the run small
 	}
 	flushing, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
