@@ -81,7 +81,7 @@ func TestReadBounds(t *testing.T) {
 	}
 }
 
-func TestReadGoesOnAcrossGaps(t *testing.T) {
+func TestReadGoesOnAcrossGaps(t *testing.T) { // BO-011
 	l := mustOpen(t, options(vfs.NewMem(), smallSegments()))
 	for _, base := range []wire.Offset{3, 10, 11, 40, 90, 91, 200} {
 		b := batch(1, int64(base), 200)
