@@ -195,7 +195,7 @@ func (l *Log) appended(info AppendInfo, err error) (AppendInfo, error) {
 	if register {
 		l.env.dirty.add(l)
 	}
-	if err == nil && int64(info.Last+1-l.RecoveryPoint()) >= l.config.Load().FlushMessages && info.Bytes > 0 {
+	if err == nil && int64(info.Last+1-l.RecoveryPoint()) >= l.config.Load().FlushMessages && (info.Bytes > 0 || info.Duplicate) {
 		err = l.flushTo(info.Last + 1)
 	}
 	return info, err

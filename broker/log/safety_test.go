@@ -289,3 +289,21 @@ func TestASegmentThatCannotBeDeletedIsTriedAgain(t *testing.T) {
 		t.Errorf("with room again %d segments went: %v", n, err)
 	}
 }
+
+// With flush.messages an answer says that the batch is flushed, also to the retry of one whose flush has failed.
+func TestADuplicateIsFlushedBeforeItIsAnswered(t *testing.T) {
+	disk := vfs.NewFault(vfs.NewMem())
+	cfg := testConfig()
+	cfg.FlushMessages = 1
+	l := mustOpen(t, options(disk, cfg))
+	disk.SetRules(vfs.Rule{Op: vfs.OpCreate, Path: testDir + "/" + epochFile + "*", Err: vfs.ErrNoSpace, Times: 2})
+	for try := range 3 {
+		info, err := l.AppendAsLeader(testTime, batch(1, 1, 10, from(1, 0, 0)), 1, Client)
+		if failed := try < 2; errors.Is(err, ErrStorage) != failed {
+			t.Fatalf("try %d: %+v, %v", try, info, err)
+		}
+	}
+	if l.EndOffset() != 1 || l.RecoveryPoint() != 1 {
+		t.Errorf("end %d, recovery point %d", l.EndOffset(), l.RecoveryPoint())
+	}
+}
