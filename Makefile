@@ -54,8 +54,8 @@ unit: ## run the tests, nothing installed
 	$(GO) test ./...
 
 .PHONY: race
-race: ## run the tests under the race detector
-	$(GO) test -race ./...
+race: ## run the tests under the race detector, the long ones in short
+	$(GO) test -race -short -timeout 20m ./...
 
 ##@ Longer
 .PHONY: cover

@@ -17,9 +17,17 @@ var (
 	traceFile = flag.String("trace", "", "where the traces go; nowhere if empty")
 )
 
+// count is how many of n seeds are played: a tenth for short tests, which are for the race detector, that slows them down.
+func count(n uint64) uint64 {
+	if testing.Short() {
+		return max(n/10, 1)
+	}
+	return n
+}
+
 // TestSeeds plays seeds. -seed and -seeds say which.
 func TestSeeds(t *testing.T) {
-	for seed := *firstSeed; seed < *firstSeed+uint64(*seeds); seed++ {
+	for seed := *firstSeed; seed < *firstSeed+count(uint64(*seeds)); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			play(t, seed)
@@ -51,7 +59,7 @@ func play(t *testing.T, seed uint64) sim.Result {
 // TestSameSeedSameTrace: whatever differs between two runs of a seed has asked a clock, walked a map, or drawn from a source that is not the
 // run's own.
 func TestSameSeedSameTrace(t *testing.T) {
-	for seed := *firstSeed; seed < *firstSeed+20; seed++ {
+	for seed := *firstSeed; seed < *firstSeed+count(20); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			if first, second := sim.Run(sim.Options{Seed: seed}), sim.Run(sim.Options{Seed: seed}); first.Hash != second.Hash {

@@ -45,6 +45,10 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		os.Exit(0) // short tests are for the race detector, which does not see into another process
+	}
 	code := m.Run()
 	if name, err := binary(); err == nil && *prebuilt == "" {
 		_ = os.RemoveAll(filepath.Dir(name)) // a temporary folder
