@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -211,6 +212,17 @@ func TestFetchFaults(t *testing.T) {
 		}
 	})
 	r.wantServing()
+}
+
+// A client that goes away with a fetch out that may wait for weeks leaves nothing behind for so long.
+func TestFetchWaitsNoLongerThanAnIdleConnection(t *testing.T) {
+	r := startBroker(t, "connections.max.idle.ms=300")
+	r.create("idle", 1)
+	request := fetchOf(0, "idle")
+	request.MinBytes, request.MaxWaitMillis = 1, math.MaxInt32
+	if row := ask[*kmsg.FetchResponse](r.dial(), version(12, request)).Topics[0].Partitions[0]; row.ErrorCode != 0 || len(row.RecordBatches) > 0 {
+		t.Errorf("%v, %d bytes", wire.Code(row.ErrorCode), len(row.RecordBatches))
+	}
 }
 
 func TestFetchSessionFaults(t *testing.T) {

@@ -35,9 +35,10 @@ const (
 	attackWait = 20 * time.Millisecond
 	// stallMax is how long a well-behaved client may wait for one round of produce and fetch, on a machine that is busy.
 	stallMax = 5 * time.Second
-	// heapPeak bounds the heap of broker, attackers and clients together; heapGrowth what is left of it.
+	// heapPeak bounds the heap of broker, attackers and clients together; heapGrowth what is left of it, mostly in pools of buffers
+	// and decoders, which are bounded.
 	heapPeak   = 400 << 20
-	heapGrowth = 32 << 20
+	heapGrowth = 64 << 20
 
 	attackedTopic = "attacked"
 )

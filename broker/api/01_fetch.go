@@ -37,7 +37,7 @@ func handleFetch(s *Server, c *call, request *kmsg.FetchRequest) {
 	}
 	fetch := &replica.FetchRequest{
 		ReplicaID:  replicaID(request),
-		MaxWait:    time.Duration(request.MaxWaitMillis) * time.Millisecond,
+		MaxWait:    s.maxWait(request.MaxWaitMillis),
 		MinBytes:   request.MinBytes,
 		MaxBytes:   request.MaxBytes,
 		Isolation:  replica.Isolation(request.IsolationLevel),
@@ -51,6 +51,16 @@ func handleFetch(s *Server, c *call, request *kmsg.FetchRequest) {
 		}
 		c.answerFetch(s, id, code, rows)
 	})
+}
+
+// maxWait is how long a fetch may wait, which no client needs for longer than an idle connection lives: that its client has gone
+// shows only when it is answered.
+func (s *Server) maxWait(asked int32) time.Duration {
+	wait := time.Duration(asked) * time.Millisecond
+	if idle := time.Duration(s.Config().ConnectionsMaxIdleMs) * time.Millisecond; idle > 0 {
+		wait = min(wait, idle)
+	}
+	return wait
 }
 
 // replicaID is who the client says that it is; -1 is a consumer.
