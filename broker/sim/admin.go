@@ -329,7 +329,7 @@ func (a *admin) deleteRecords(t *topic) {
 		if p.deleted == 1<<62 {
 			p.deleted = max(got.LowWatermark, p.start)
 		}
-		p.start = max(p.start, got.LowWatermark)
+		p.start, p.cut = max(p.start, got.LowWatermark), max(p.cut, got.LowWatermark)
 	}, func() {})
 }
 

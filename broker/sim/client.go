@@ -56,7 +56,7 @@ func (cl *client) soon(d time.Duration) {
 	}
 	cl.due = true
 	d += time.Duration(cl.random.Int64N(int64(d) + 1))
-	cl.c.clock.after(d, func() {
+	cl.c.clock.at(latest(cl.c.morning, cl.c.clock.now).Add(d), func() {
 		cl.due = false
 		cl.act()
 	})

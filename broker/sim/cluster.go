@@ -43,7 +43,8 @@ type cluster struct {
 	node    *node
 	ledger  *ledger
 	clients []worker
-	healed  bool // no faults any more, and no new work
+	morning time.Time // until then all clients sleep
+	healed  bool      // no faults any more, and no new work
 	stats   Stats
 	failure error
 }
@@ -65,6 +66,11 @@ func Run(o Options) Result {
 	c.enlist()
 	c.injectFaults()
 	c.runFor(c.plan.length)
+	if c.plan.night > 0 {
+		c.trace.add("plan", "night falls")
+		c.morning = c.clock.now.Add(c.plan.night)
+		c.runFor(c.plan.night + c.plan.length/4)
+	}
 	c.heal()
 	c.finish()
 	return Result{Hash: c.trace.sum(), Stats: c.stats, Err: c.failure, Tail: c.trace.end()}
@@ -139,11 +145,15 @@ func (c *cluster) restless() string {
 	return ""
 }
 
+// deletionPatience is how long files of deleted topics may stay: file.delete.delay.ms, and some time to get at them.
+const deletionPatience = 5 * time.Second
+
 // finish looks at everything once more, before and after a last restart.
 func (c *cluster) finish() {
 	if c.failure != nil {
 		return
 	}
+	c.runFor(deletionPatience)
 	var a audit
 	done := func() bool { // not at once where the last fault was a full disk: logs that it lacks are tried again each second
 		a = audit{c: c, ended: cleanly}
@@ -156,6 +166,7 @@ func (c *cluster) finish() {
 		}
 		return
 	}
+	a.checkDisk()
 	c.node.stop()
 	audits := c.stats.Audits
 	again := func() bool { return c.node.state == serving && c.stats.Audits > audits }

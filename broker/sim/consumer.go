@@ -28,6 +28,7 @@ type position struct {
 	next      int64
 	watermark int64 // as this connection was told last
 	forgotten bool  // to be told to the session
+	astray    bool  // next is out of range: the log's start is to be asked for
 }
 
 func newConsumer(c *cluster, i int) *consumer {
@@ -42,11 +43,20 @@ func (k *consumer) waitsFor() string {
 	if k.out {
 		return k.name + " waits for a fetch"
 	}
+	for _, p := range k.positions {
+		if !p.of.topic.gone && p.next < p.of.watermark {
+			return fmt.Sprintf("%s has read %s to %d of %d", k.name, p.of, p.next, p.of.watermark)
+		}
+	}
 	return ""
 }
 
 func (k *consumer) work() {
-	if k.out || k.c.healed {
+	if k.out {
+		return
+	}
+	if k.c.healed && k.waitsFor() == "" {
+		k.soon(200 * time.Millisecond) // others may still write
 		return
 	}
 	fresh := k.x == nil || k.x.closed
@@ -61,7 +71,35 @@ func (k *consumer) work() {
 		}
 	}
 	k.choose()
+	for _, p := range k.positions {
+		if p.astray {
+			k.findStart(p)
+			return
+		}
+	}
 	k.fetch()
+}
+
+// findStart goes on where the log begins now.
+func (k *consumer) findStart(p *position) {
+	request := kmsg.NewPtrListOffsetsRequest()
+	request.SetVersion(k.version(kmsg.ListOffsets, 1, anyVersion))
+	row, part := kmsg.NewListOffsetsRequestTopic(), kmsg.NewListOffsetsRequestTopicPartition()
+	row.Topic, part.Partition, part.Timestamp = p.of.topic.name, p.of.index, earliestOffset
+	row.Partitions = append(row.Partitions, part)
+	request.Topics = append(request.Topics, row)
+	k.out = true
+	k.call(request, "start of "+p.of.String(), func(response kmsg.Response) {
+		k.out, p.astray = false, false
+		if r, ok := response.(*kmsg.ListOffsetsResponse); ok {
+			got := r.Topics[0].Partitions[0]
+			k.c.trace.add(k.name, "< ListOffsets: %s, %d", code(got.ErrorCode), got.Offset)
+			if got.ErrorCode == 0 {
+				p.next, k.changed[p] = got.Offset, false
+			}
+		}
+		k.soon(20 * time.Millisecond)
+	})
 }
 
 // restart gives the session up.
@@ -70,11 +108,11 @@ func (k *consumer) restart() { k.session, k.epoch, k.changed = 0, 0, map[*positi
 // choose changes what is followed, now and then.
 func (k *consumer) choose() {
 	for i := 0; i < len(k.positions); i++ {
-		if p := k.positions[i]; p.of.topic.gone || k.random.IntN(50) == 0 {
+		if p := k.positions[i]; p.of.topic.gone || !k.c.healed && k.random.IntN(50) == 0 {
 			p.forgotten = true
 		}
 	}
-	if len(k.positions) > 3 || len(k.positions) > 0 && k.random.IntN(10) > 0 {
+	if k.c.healed || len(k.positions) > 3 || len(k.positions) > 0 && k.random.IntN(10) > 0 {
 		return
 	}
 	of := k.c.ledger.draw(k.random)
@@ -130,14 +168,21 @@ func (k *consumer) fetch() {
 	}
 	k.positions = kept
 	k.out = true
+	due := k.c.clock.now.Add(time.Duration(request.MaxWaitMillis)*time.Millisecond + fetchSlack)
 	k.call(request, note, func(response kmsg.Response) {
 		k.out = false
+		if response != nil && k.c.clock.now.After(due) {
+			k.c.fail("%s: a fetch that may wait %d ms is answered %s too late", k.name, request.MaxWaitMillis, k.c.clock.now.Sub(due)+fetchSlack)
+		}
 		if r, ok := response.(*kmsg.FetchResponse); ok {
 			k.take(request, r)
 		}
 		k.soon(20 * time.Millisecond)
 	})
 }
+
+// fetchSlack is how late the answer to a fetch may be: both ways over the network, and the wake-up.
+const fetchSlack = 20 * time.Millisecond
 
 // fetchTopic asks for one partition.
 func fetchTopic(of *partition, offset int64, bytesMax int32) kmsg.FetchRequestTopic {
@@ -192,10 +237,7 @@ func (k *consumer) takePartition(p *position, row *kmsg.FetchResponseTopicPartit
 	}
 	if row.ErrorCode != 0 {
 		k.c.trace.add(k.name, "< Fetch %s@%d: %s", p.of, p.next, code(row.ErrorCode))
-		if code(row.ErrorCode) == wire.OffsetOutOfRange {
-			p.next = max(row.LogStartOffset, 0)
-			k.changed[p] = false
-		}
+		p.astray = code(row.ErrorCode) == wire.OffsetOutOfRange
 		return
 	}
 	if row.HighWatermark < p.watermark {

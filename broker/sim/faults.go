@@ -41,7 +41,11 @@ func (c *cluster) injectFaults() {
 }
 
 func (j *injector) next() {
-	j.c.clock.after(time.Duration(j.random.ExpFloat64()*float64(j.c.plan.faultsEvery)), func() {
+	at := j.c.clock.now.Add(time.Duration(j.random.ExpFloat64() * float64(j.c.plan.faultsEvery)))
+	if night := j.c.morning.Sub(at); night > 0 {
+		at = at.Add(time.Duration(j.random.Int64N(int64(2 * night)))) // one fault in half of the nights
+	}
+	j.c.clock.at(at, func() {
 		if j.c.healed {
 			return
 		}

@@ -127,6 +127,7 @@ type partition struct {
 
 	start     int64 // where the log was last seen to begin
 	deleted   int64 // the highest offset up to which somebody asked to delete records
+	cut       int64 // below it, DeleteRecords said that they are deleted
 	judged    int64 // below it, what is gone was allowed to go
 	durable   int64 // below it, nothing that was acknowledged can be lost
 	watermark int64 // the highest that anybody was told
@@ -221,7 +222,7 @@ func (p *partition) lose(end int64) {
 		p.losses++
 		p.topic.c.stats.Lost += lost
 	}
-	p.watermark = min(p.watermark, end)
+	p.watermark, p.cut = min(p.watermark, end), min(p.cut, end)
 }
 
 // settle notes that nothing is on its way any more: what is not in the log will not come without being sent again.

@@ -14,6 +14,7 @@ import (
 // another in all of them.
 type plan struct {
 	length time.Duration
+	night  time.Duration // of quiet, in which the metadata gets a snapshot; 0: none
 
 	processCrashes, powerLosses, cleanStops bool
 	crashPoints                             bool // inside of calls, not only between events
@@ -47,12 +48,15 @@ func newPlan(random *rand.Rand) plan {
 		topics:     1 + random.IntN(4), producers: 1 + random.IntN(4), consumers: random.IntN(3),
 		committers: random.IntN(3), members: random.IntN(5), admin: !coin(4),
 	}
+	if coin(12) {
+		p.night = time.Duration(10+random.IntN(10)) * time.Minute
+	}
 	if coin(2) {
 		p.flushMs = int64(1 + random.IntN(5000))
 	}
 	if !coin(3) {
 		p.storeFaults = faultstore.Rates{}
-		scale := random.Float64() * 0.1
+		scale := random.Float64() * 0.3
 		for f := faultstore.Refuse; f <= faultstore.FalseFailure; f++ {
 			if f != faultstore.Stale && !coin(3) {
 				p.storeFaults[f] = scale * random.Float64()

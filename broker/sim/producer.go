@@ -82,7 +82,7 @@ func (p *producer) work() {
 	}
 	for p.out < p.window && p.send() {
 	}
-	p.soon(10 * time.Millisecond)
+	p.soon(20 * time.Millisecond)
 }
 
 func (p *producer) askForID() {
