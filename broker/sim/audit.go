@@ -157,6 +157,7 @@ func (a *audit) checkPartition(p *partition, epoch int32) {
 	}
 	if c.failure == nil {
 		a.checkEnd(p, start, end)
+		a.checkGone(p, start)
 		p.settle()
 		a.checkTimes(p, start, end)
 		a.checkEpochs(p, start, end)
@@ -174,13 +175,18 @@ func (a *audit) checkEnd(p *partition, start, end int64) {
 	}
 }
 
-// checkStart looks whether what lies before the log's beginning was allowed to go, by what there was before the run ended.
+// checkStart looks whether deleted records have come back.
 func (a *audit) checkStart(p *partition, start, end int64) {
 	if start < p.start && !a.ended.lossy() || start < min(p.cut, end) {
 		a.c.fail("%s begins at %d, and began at %d before; records below %d were deleted", p, start, p.start, p.cut)
 		return
 	}
 	p.start = start
+}
+
+// checkGone looks whether what lies before the log's beginning was allowed to go, by what there is now: retention by size counts
+// only what no power loss can take.
+func (a *audit) checkGone(p *partition, start int64) {
 	for offset := max(p.deleted, p.judged); offset < min(start, p.end()); offset++ {
 		if s := &p.slots[offset]; s.message != nil && !a.expired(p, s, start) {
 			a.c.fail("%s begins at %d: %s@%d is gone, though nothing allows it", p, start, s.message.name, offset)
@@ -197,23 +203,12 @@ func (a *audit) expired(p *partition, s *slot, start int64) bool {
 		for offset := start; offset < p.end(); offset++ {
 			left += int64(p.slots[offset].bytes)
 		}
-		// Batches that nobody has read yet have no size here: then nothing can be said.
-		if left >= bytes || p.unread(start) {
+		if left >= bytes {
 			return true
 		}
 	}
 	if ms, ok := number(p.topic.configs["retention.ms"]); ok {
 		return s.time == noTime || a.c.clock.now.UnixMilli()-s.time > ms
-	}
-	return false
-}
-
-// unread tells whether some record from an offset on was not read by anybody.
-func (p *partition) unread(from int64) bool {
-	for offset := from; offset < p.end(); offset++ {
-		if p.slots[offset].time == noTime {
-			return true
-		}
 	}
 	return false
 }
