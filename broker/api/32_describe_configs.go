@@ -15,9 +15,17 @@ import (
 func handleDescribeConfigs(s *Server, c *call, request *kmsg.DescribeConfigsRequest) {
 	response := kmsg.NewPtrDescribeConfigsResponse()
 	image := s.Image()
+	asked := make(map[metadata.ConfigResource]bool, len(request.Resources))
 	for _, r := range request.Resources {
 		row := kmsg.NewDescribeConfigsResponseResource()
 		row.ResourceType, row.ResourceName, row.ErrorMessage = r.ResourceType, r.ResourceName, text("")
+		resource := metadata.ConfigResource{Type: metadata.ResourceType(r.ResourceType), Name: r.ResourceName}
+		if asked[resource] { // an answer is no larger than what there is
+			row.ErrorCode, row.ErrorMessage = int16(wire.InvalidRequest), text("The resource is named twice.")
+			response.Resources = append(response.Resources, row)
+			continue
+		}
+		asked[resource] = true
 		entries, err := s.describeConfigs(image, metadata.ResourceType(r.ResourceType), r.ResourceName)
 		if err != nil {
 			row.ErrorCode, row.ErrorMessage = int16(err.Code), text(err.Message)
@@ -94,9 +102,11 @@ func wantedEntries(entries []config.Entry, r kmsg.DescribeConfigsRequestResource
 		return entries
 	}
 	var wanted []config.Entry
-	for i, name := range r.ConfigNames {
+	taken := make([]bool, len(entries))
+	for _, name := range r.ConfigNames {
 		at := slices.IndexFunc(entries, func(e config.Entry) bool { return e.Name == name })
-		if at >= 0 && !slices.Contains(r.ConfigNames[:i], name) {
+		if at >= 0 && !taken[at] {
+			taken[at] = true
 			wanted = append(wanted, entries[at])
 		}
 	}

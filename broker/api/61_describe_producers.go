@@ -9,13 +9,17 @@ import (
 func handleDescribeProducers(s *Server, c *call, request *kmsg.DescribeProducersRequest) {
 	response := kmsg.NewPtrDescribeProducersResponse()
 	image := s.Image()
+	asked := map[wire.TopicPartition]bool{}
 	for _, t := range request.Topics {
 		topic := kmsg.NewDescribeProducersResponseTopic()
 		topic.Topic = t.Topic
 		for _, partition := range t.Partitions {
 			row := kmsg.NewDescribeProducersResponseTopicPartition()
 			row.Partition = partition
+			tp := wire.TopicPartition{Topic: t.Topic, Partition: partition}
 			switch {
+			case asked[tp]: // an answer is no larger than what there is
+				row.ErrorCode, row.ErrorMessage = int16(wire.InvalidRequest), text("The partition is named twice.")
 			case t.Topic == "":
 				row.ErrorCode = int16(wire.InvalidTopic)
 				row.ErrorMessage = text("Topic name is invalid: the empty string is not allowed")
@@ -23,7 +27,7 @@ func handleDescribeProducers(s *Server, c *call, request *kmsg.DescribeProducers
 				row.ErrorCode = int16(wire.UnknownTopicOrPartition)
 				row.ErrorMessage = text("This server does not host this topic-partition.")
 			default:
-				producers, code := s.replicas.DescribeProducers(wire.TopicPartition{Topic: t.Topic, Partition: partition})
+				producers, code := s.replicas.DescribeProducers(tp)
 				row.ErrorCode = int16(code)
 				for _, p := range producers {
 					row.ActiveProducers = append(row.ActiveProducers, kmsg.DescribeProducersResponseTopicPartitionActiveProducer{
@@ -33,6 +37,7 @@ func handleDescribeProducers(s *Server, c *call, request *kmsg.DescribeProducers
 					})
 				}
 			}
+			asked[tp] = true
 			topic.Partitions = append(topic.Partitions, row)
 		}
 		response.Topics = append(response.Topics, topic)

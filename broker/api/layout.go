@@ -116,7 +116,7 @@ func number(s string) int {
 
 // check walks a body and refuses one that must not be decoded.
 func (l *layout) check(body []byte) error {
-	w := bodyWalk{rest: body, elements: config.ArrayElementsMax}
+	w := bodyWalk{rest: body, elements: config.RequestElementsMax}
 	return w.structure(l)
 }
 

@@ -164,10 +164,10 @@ func TestBodiesThatWouldGrowAreRefused(t *testing.T) {
 		claimed, room int
 		refused       bool
 	}{
-		{1_000_000, 2_000_000, false},
-		{1_000_001, 2_000_002, true},
+		{1 << 18, 2 << 18, false},
+		{1<<18 + 1, 2<<18 + 2, true},
 		{50_000_000, 100_000_000, true},
-		{1_000_000, 1_999_999, true},
+		{1 << 18, 2<<18 - 1, true},
 		{1<<31 - 1, 10_000, true},
 		{5_000, 10_000, false},
 	} {

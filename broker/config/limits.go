@@ -3,8 +3,9 @@ package config
 // Limits that no setting moves and that more than one package counts on. What a client can make grow within one package is held
 // by a constant there; limits_test.go holds how these fit to the settings.
 const (
-	// ArrayElementsMax bounds an array in a request before anything is allocated for it (Kafka 4.4 has the same).
-	ArrayElementsMax = 1_000_000
+	// RequestElementsMax bounds the elements of all arrays of a request together, before anything is allocated for them: more than
+	// the partitions of a cluster. Kafka 4.4 takes a million in each array.
+	RequestElementsMax = 1 << 18
 	// TaggedFieldsMax bounds the tagged fields of one structure (Kafka 4.4 has the same).
 	TaggedFieldsMax = 10_000
 	// PartitionsPerRequestMax is the number of partitions that one CreateTopics or CreatePartitions may ask for (Kafka 4.4 has the same).
