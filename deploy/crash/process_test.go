@@ -114,8 +114,10 @@ func freeAddress(t testing.TB) string {
 	return ""
 }
 
-var portMu sync.Mutex
-var port = os.Getpid() % 10_000
+var (
+	portMu sync.Mutex
+	port   = os.Getpid() % 10_000
+)
 
 func nextPort() int {
 	portMu.Lock()
