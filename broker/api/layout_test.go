@@ -126,6 +126,9 @@ func BenchmarkCheckLayout(b *testing.B) {
 
 // What a request takes in memory follows from what is counted: so the bound on the count bounds the memory, at 100 bytes an element.
 func TestMemoryFollowsFromTheElements(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short tests are for the race detector, under which memory is another")
+	}
 	eachVersion(t, func(t *testing.T, e *api.Entry, version int16) {
 		f := apitest.Filler{Random: rand.New(rand.NewPCG(1, 2)), Text: func() string { return "" }, Elements: func() int { return 40 }}
 		for _, tagged := range []bool{false, true} {
