@@ -260,7 +260,11 @@ func (e *election) misfortune() {
 // cost a duel, which the chain decides.
 func TestSafety12NeverTwoHolders(t *testing.T) {
 	held := 0
-	for seed := range uint64(300) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
 		e := newElection(t, seed, 2+int(seed%2))
 		e.trueHints = seed%3 == 0
 		for _, c := range e.all {
