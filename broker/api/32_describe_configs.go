@@ -15,17 +15,15 @@ import (
 func handleDescribeConfigs(s *Server, c *call, request *kmsg.DescribeConfigsRequest) {
 	response := kmsg.NewPtrDescribeConfigsResponse()
 	image := s.Image()
-	asked := make(map[metadata.ConfigResource]bool, len(request.Resources))
+	var names config.Names[metadata.ConfigResource]
 	for _, r := range request.Resources {
 		row := kmsg.NewDescribeConfigsResponseResource()
 		row.ResourceType, row.ResourceName, row.ErrorMessage = r.ResourceType, r.ResourceName, text("")
-		resource := metadata.ConfigResource{Type: metadata.ResourceType(r.ResourceType), Name: r.ResourceName}
-		if asked[resource] { // an answer is no larger than what there is
-			row.ErrorCode, row.ErrorMessage = int16(wire.InvalidRequest), text("The resource is named twice.")
+		if names.Repeated(metadata.ConfigResource{Type: metadata.ResourceType(r.ResourceType), Name: r.ResourceName}) {
+			row.ErrorCode, row.ErrorMessage = int16(wire.InvalidRequest), text("The resource is named too often.")
 			response.Resources = append(response.Resources, row)
 			continue
 		}
-		asked[resource] = true
 		entries, err := s.describeConfigs(image, metadata.ResourceType(r.ResourceType), r.ResourceName)
 		if err != nil {
 			row.ErrorCode, row.ErrorMessage = int16(err.Code), text(err.Message)

@@ -3,13 +3,14 @@ package api
 import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
 func handleDescribeProducers(s *Server, c *call, request *kmsg.DescribeProducersRequest) {
 	response := kmsg.NewPtrDescribeProducersResponse()
 	image := s.Image()
-	asked := map[wire.TopicPartition]bool{}
+	var names config.Names[wire.TopicPartition]
 	for _, t := range request.Topics {
 		topic := kmsg.NewDescribeProducersResponseTopic()
 		topic.Topic = t.Topic
@@ -18,8 +19,8 @@ func handleDescribeProducers(s *Server, c *call, request *kmsg.DescribeProducers
 			row.Partition = partition
 			tp := wire.TopicPartition{Topic: t.Topic, Partition: partition}
 			switch {
-			case asked[tp]: // an answer is no larger than what there is
-				row.ErrorCode, row.ErrorMessage = int16(wire.InvalidRequest), text("The partition is named twice.")
+			case names.Repeated(tp):
+				row.ErrorCode, row.ErrorMessage = int16(wire.InvalidRequest), text("The partition is named too often.")
 			case t.Topic == "":
 				row.ErrorCode = int16(wire.InvalidTopic)
 				row.ErrorMessage = text("Topic name is invalid: the empty string is not allowed")
@@ -37,7 +38,6 @@ func handleDescribeProducers(s *Server, c *call, request *kmsg.DescribeProducers
 					})
 				}
 			}
-			asked[tp] = true
 			topic.Partitions = append(topic.Partitions, row)
 		}
 		response.Topics = append(response.Topics, topic)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/coordinator"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -21,16 +22,15 @@ const classicType = "classic"
 // DescribeGroups shows groups with their members.
 func (c *Coordinator) DescribeGroups(req *kmsg.DescribeGroupsRequest) *kmsg.DescribeGroupsResponse {
 	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
-	asked := make(map[string]bool, len(req.Groups))
+	var names config.Names[string]
 	for _, name := range req.Groups {
 		rg := kmsg.NewDescribeGroupsResponseGroup()
 		rg.Group = name
-		if asked[name] {
+		if names.Repeated(name) {
 			rg.ErrorCode = int16(wire.InvalidRequest)
 			resp.Groups = append(resp.Groups, rg)
 			continue
 		}
-		asked[name] = true
 		partition, err := c.PartitionFor(name)
 		if err == nil {
 			err = c.View(partition, func(s *shard) { s.describe(&rg, req.Version) })

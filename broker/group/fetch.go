@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/coordinator"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -15,8 +16,8 @@ const (
 	fetchHasTopError = 2 // errors of the group need no partition
 )
 
-// OffsetFetch reads offsets: up to version 7 of one group, from version 8 of several. What is named again gets INVALID_REQUEST: so
-// answers are no larger than what there is. With null topics (nil; an empty list
+// OffsetFetch reads offsets: up to version 7 of one group, from version 8 of several. What is named over and over
+// gets INVALID_REQUEST. With null topics (nil; an empty list
 // asks for none) the answer has all topics of the group by name; the caller leaves out those that it may not show and fills
 // in topic ids. There are no open transactions yet that RequireStable could wait for.
 func (c *Coordinator) OffsetFetch(now time.Time, req *kmsg.OffsetFetchRequest, done func(*kmsg.OffsetFetchResponse)) {
@@ -29,15 +30,14 @@ func (c *Coordinator) OffsetFetch(now time.Time, req *kmsg.OffsetFetchRequest, d
 		return
 	}
 	resp.Groups = make([]kmsg.OffsetFetchResponseGroup, len(req.Groups))
-	asked := make(map[string]bool, len(req.Groups))
+	var names config.Names[string]
 	each(len(req.Groups), func(i int, finish func()) {
-		if name := req.Groups[i].Group; asked[name] {
+		if name := req.Groups[i].Group; names.Repeated(name) {
 			resp.Groups[i] = kmsg.NewOffsetFetchResponseGroup()
 			resp.Groups[i].Group, resp.Groups[i].ErrorCode = name, int16(wire.InvalidRequest)
 			finish()
 			return
 		}
-		asked[req.Groups[i].Group] = true
 		c.fetch(now, &req.Groups[i], func(g kmsg.OffsetFetchResponseGroup) {
 			resp.Groups[i] = g
 			finish()
@@ -121,19 +121,17 @@ func offsetsOf(group *kmsg.OffsetFetchRequestGroup, have offsets) []kmsg.OffsetF
 		}
 		return topics
 	}
-	asked := map[wire.TopicPartition]bool{}
+	var names config.Names[wire.TopicPartition]
 	for _, t := range group.Topics {
 		rt := kmsg.NewOffsetFetchResponseGroupTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
 		for _, partition := range t.Partitions {
-			tp := wire.TopicPartition{Topic: t.Topic, Partition: partition}
-			if asked[tp] {
+			if names.Repeated(wire.TopicPartition{Topic: t.Topic, Partition: partition}) {
 				again := fetched(partition, nil)
 				again.ErrorCode = int16(wire.InvalidRequest)
 				rt.Partitions = append(rt.Partitions, again)
 				continue
 			}
-			asked[tp] = true
 			rt.Partitions = append(rt.Partitions, fetched(partition, have.get(t.Topic, partition)))
 		}
 		topics = append(topics, rt)
