@@ -18,6 +18,8 @@ type leaseHolder struct {
 	store object.Store
 	term  int64 // lease epoch of the running term; 0: none
 	held  int64 // the last epoch that was held at any time; 0: none
+
+	unreadable bool // people have been told of a lease that is not readable
 }
 
 // claim is what lets this broker take the lease without waiting; see lease.Config.
@@ -56,6 +58,7 @@ func (h *leaseHolder) step(now time.Time) { h.event(now, lease.Tick{}) }
 func (h *leaseHolder) event(now time.Time, ev lease.Event) {
 	action := h.core.Step(now, ev)
 	h.follow(now)
+	h.tellUnreadable()
 	if record, ok := h.core.Current(); ok && h.replacedBy(record) {
 		h.role.engine.fail(now, errReplaced)
 	}
@@ -66,6 +69,15 @@ func (h *leaseHolder) event(now time.Time, ev lease.Event) {
 		done := lease.Do(ctx, h.store, action)
 		return func(now time.Time) { h.event(now, done) }
 	})
+}
+
+// tellUnreadable tells people of a lease that nobody can take until one of them has looked at it.
+func (h *leaseHolder) tellUnreadable() {
+	err := h.core.Unreadable()
+	if err != nil && !h.unreadable {
+		h.role.engine.logger.Error("the controller's lease is not readable: there will be no controller", "key", lease.Key, "err", err)
+	}
+	h.unreadable = err != nil
 }
 
 // follow makes the role follow the lease.

@@ -241,6 +241,20 @@ func TestADamagedChainIsNotWrittenTo(t *testing.T) {
 	}
 }
 
+// A lease that nobody can read stops elections until a person has looked at it: that person is told, once.
+func TestALeaseThatIsNotReadable(t *testing.T) {
+	r := serving(t)
+	r.damage(lease.Key)
+	r.until("the lease is lost", func() bool { return r.e.role.state == follower })
+	r.pass(time.Minute)
+	if n := strings.Count(r.logged.String(), "there will be no controller"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, r.logged.String())
+	}
+	if r.e.role.state != follower {
+		t.Error("somebody is the controller")
+	}
+}
+
 // A chain that can't be read just now is tried again.
 func TestAChainThatCannotBeReadIsTriedAgain(t *testing.T) {
 	r := serving(t)
