@@ -142,14 +142,6 @@ func TestDamagedIndexesAnswerLikeAScan(t *testing.T) {
 	}
 }
 
-func decodeOffsets(t *testing.T, fsys vfs.FS, base wire.Offset) []OffsetEntry {
-	entries, err := DecodeOffsetIndex(readAll(t, fsys, segmentFile(base, offsetSuffix)), base)
-	if err != nil {
-		t.Error(err)
-	}
-	return entries
-}
-
 func checkMaxTimestamp(t *testing.T, l *Log) {
 	t.Helper()
 	largest := int64(-1)

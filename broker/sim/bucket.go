@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 	"github.com/tidemark-io/tidemark/tier/object/memstore"
 )
@@ -96,10 +95,4 @@ var faultNames = map[faultstore.Fault]string{
 	faultstore.None: "ok", faultstore.Refuse: "no answer", faultstore.Throttle: "503", faultstore.Conflict: "409",
 	faultstore.LoseAnswer: "answer lost", faultstore.Late: "late", faultstore.Twice: "twice",
 	faultstore.FalseFailure: "412, falsely",
-}
-
-// read gives an object as it is, past all faults.
-func (b *bucket) read(key string) ([]byte, error) {
-	body, _, err := object.Read(context.Background(), b.inner, key, 16<<20)
-	return body, err
 }

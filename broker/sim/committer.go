@@ -79,9 +79,6 @@ func (cl *client) findCoordinator(group string, done func(found bool)) {
 	})
 }
 
-// commitByID is the first version of OffsetCommit that names topics by id.
-const commitByID = 10
-
 // commitOffset commits one offset. done gets NETWORK_EXCEPTION where there is no answer.
 func (cl *client) commitOffset(g *groupLedger, of *partition, offset int64, generation int32, member string, done func(wire.Code)) {
 	request := kmsg.NewPtrOffsetCommitRequest()

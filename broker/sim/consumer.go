@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -145,7 +146,8 @@ func (k *consumer) fetch() {
 		k.restart()
 		request.SessionID, request.SessionEpoch = 0, -1
 	}
-	note := fmt.Sprintf("session %d/%d", request.SessionID, request.SessionEpoch)
+	var note strings.Builder
+	fmt.Fprintf(&note, "session %d/%d", request.SessionID, request.SessionEpoch)
 	incremental := request.SessionEpoch > 0
 	kept := k.positions[:0]
 	for _, p := range k.positions {
@@ -154,7 +156,7 @@ func (k *consumer) fetch() {
 				f := kmsg.NewFetchRequestForgottenTopic()
 				f.Topic, f.TopicID, f.Partitions = p.of.topic.name, p.of.topic.id, []int32{p.of.index}
 				request.ForgottenTopics = append(request.ForgottenTopics, f)
-				note += fmt.Sprintf(" -%s", p.of)
+				fmt.Fprintf(&note, " -%s", p.of)
 			}
 			continue
 		}
@@ -164,12 +166,12 @@ func (k *consumer) fetch() {
 		}
 		k.changed[p] = true
 		request.Topics = append(request.Topics, fetchTopic(p.of, p.next, int32(1+k.random.IntN(10_000))))
-		note += fmt.Sprintf(" %s@%d", p.of, p.next)
+		fmt.Fprintf(&note, " %s@%d", p.of, p.next)
 	}
 	k.positions = kept
 	k.out = true
 	due := k.c.clock.now.Add(time.Duration(request.MaxWaitMillis)*time.Millisecond + fetchSlack)
-	k.call(request, note, func(response kmsg.Response) {
+	k.call(request, note.String(), func(response kmsg.Response) {
 		k.out = false
 		if response != nil && k.c.clock.now.After(due) {
 			k.c.fail("%s: a fetch that may wait %d ms is answered %s too late", k.name, request.MaxWaitMillis, k.c.clock.now.Sub(due)+fetchSlack)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -150,7 +151,7 @@ func (p *producer) send() bool {
 	}
 	var batches []*batch
 	var lanes []*lane
-	note := ""
+	var note strings.Builder
 	for _, at := range p.random.Perm(len(p.lanes)) {
 		l := p.lanes[at]
 		b := l.first()
@@ -175,14 +176,14 @@ func (p *producer) send() bool {
 		topic.Partitions = append(topic.Partitions, row)
 		request.Topics = append(request.Topics, topic)
 		batches, lanes = append(batches, b), append(lanes, l)
-		note += fmt.Sprintf(" %s→%s", b.name, l.to)
+		fmt.Fprintf(&note, " %s→%s", b.name, l.to)
 	}
 	if len(batches) == 0 {
 		return false
 	}
 	request.SetVersion(p.version(kmsg.Produce, oldest, anyVersion))
 	p.out++
-	p.call(request, note, func(response kmsg.Response) {
+	p.call(request, note.String(), func(response kmsg.Response) {
 		p.out--
 		r, _ := response.(*kmsg.ProduceResponse)
 		for i, b := range batches {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -306,10 +307,7 @@ func (r *reader) read(ctx context.Context) {
 func (r *reader) check(admin *kadm.Client, topic string) {
 	r.t.Helper()
 	r.mu.Lock()
-	owed := map[int32]int64{}
-	for p, offset := range r.committed {
-		owed[p] = offset
-	}
+	owed := maps.Clone(r.committed)
 	r.mu.Unlock()
 	var offsets kadm.OffsetResponses
 	eventually(r.t, "the coordinator tells the group's offsets", func() (ok bool) {
