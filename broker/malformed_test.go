@@ -10,6 +10,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -79,6 +80,15 @@ func TestMalformedRequests(t *testing.T) {
 		t.Errorf("%d MiB are left", grown>>20)
 	} else {
 		t.Logf("%d KiB are left", grown>>10)
+	}
+	if said := r.warnings.String(); strings.Contains(said, "level=ERROR") {
+		t.Errorf("errors are logged:\n%.2000s", said)
+	}
+	before := len(r.warnings.String())
+	r.restart()
+	r.wantServing()
+	if said := r.warnings.String()[before:]; said != "" {
+		t.Errorf("the next start has something to say of what was written:\n%.2000s", said)
 	}
 }
 

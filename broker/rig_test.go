@@ -9,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +35,25 @@ type rig struct {
 	settings []string
 	broker   *broker.Broker
 	addr     string
+	warnings output // of all its brokers
+}
+
+// output is what a log got.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 // startBroker starts a broker with Kafka's defaults, but for what makes a test wait. settings are key=value.
@@ -61,7 +81,7 @@ func (r *rig) start() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	r.broker, err = broker.Start(ctx, settings, slog.New(slog.DiscardHandler))
+	r.broker, err = broker.Start(ctx, settings, slog.New(slog.NewTextHandler(&r.warnings, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		r.t.Fatal(err)
 	}
