@@ -100,6 +100,10 @@ Within these requests the following is not there yet:
 - Logs of compacted topics are never cleaned, and retention never deletes them.
 - Everybody may do everything: there is no authorizer, and authorized operations are reported as all that apply.
 
+Bounds that Kafka has not, or sets wider: a request holds up to 262,144 elements in all its arrays together (Kafka: a million in each),
+and names up to sixteen times what it has named before where names bring long answers; a fetch waits no longer than
+`+"`connections.max.idle.ms`"+`.
+
 ## What is not served
 
 | waits for | requests |
