@@ -287,7 +287,7 @@ func TestSafety12NeverTwoHolders(t *testing.T) {
 		}
 		held += len(e.epochs)
 	}
-	if held < 300*3 {
+	if held < int(seeds)*3 {
 		t.Errorf("only %d epochs in all: the test shows little", held)
 	}
 }
