@@ -102,7 +102,7 @@ Within these requests the following is not there yet:
 
 Bounds that Kafka has not, or sets wider: a request holds up to 262,144 elements in all its arrays together (Kafka: a million in each),
 and names up to sixteen times what it has named before where names bring long answers; a fetch waits no longer than
-`+"`connections.max.idle.ms`"+`.
+` + "`connections.max.idle.ms`" + `.
 
 ## What is not served
 
