@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -25,38 +25,22 @@ type broker struct {
 	log     string
 }
 
-// settings are those of the node whose answers were recorded; dev has the rest of them by itself.
-var settings = []string{
-	"num.partitions=1",
-	"default.replication.factor=1",
-	"offsets.topic.replication.factor=1",
-	"transaction.state.log.replication.factor=1",
-	"transaction.state.log.min.isr=1",
-	"min.insync.replicas=1",
-	"group.initial.rebalance.delay.ms=0",
-	"tier.enable=false",
-}
-
-// startBroker starts a broker on free ports, with its data under folder, and waits until it is ready.
-func startBroker(ctx context.Context, binary, folder string) (*broker, error) {
-	listen, err := freeAddress(ctx)
-	if err != nil {
-		return nil, err
-	}
+// startBroker starts a broker with its data in a folder and its output in a file, and waits until it is ready.
+func startBroker(ctx context.Context, binary, address, data, output string, settings []string) (*broker, error) {
 	admin, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"dev", "--listen", listen, "--admin", admin, "--data", filepath.Join(folder, "data")}
+	args := []string{"dev", "--listen", address, "--admin", admin, "--data", data}
 	for _, s := range settings {
 		args = append(args, "--set", s)
 	}
-	log, err := os.Create(filepath.Join(folder, "broker.log"))
+	log, err := os.Create(output)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	b := &broker{address: listen, process: command(ctx, binary, args...), log: log.Name()}
+	b := &broker{address: address, process: command(ctx, binary, args...), log: log.Name()}
 	b.process.Stdout, b.process.Stderr = log, log
 	b.process.Cancel = func() error { return b.process.Process.Signal(syscall.SIGTERM) }
 	if err := b.process.Start(); err != nil {
@@ -81,6 +65,21 @@ func (b *broker) stop() error {
 		return b.explain(fmt.Errorf("stop the broker: %w", err))
 	}
 	return nil
+}
+
+// complaints are the lines of the broker's log that no client may bring about.
+func (b *broker) complaints() ([]string, error) {
+	text, err := os.ReadFile(b.log)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "level=ERROR") || strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") {
+			list = append(list, strings.TrimSpace(line))
+		}
+	}
+	return list, nil
 }
 
 // explain adds the end of the broker's log to an error.

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// expectation is a line of expected.tsv: a test that a suite is known not to pass, and the part that will have it pass. In test
+// "*" stands for any run of characters.
+type expectation struct {
+	suite, test, part string
+	line              int
+	used              bool
+}
+
+// parseExpected reads tab-separated lines of suite, test and part; # begins a comment.
+func parseExpected(text string) ([]*expectation, error) {
+	var list []*expectation
+	for i, line := range strings.Split(text, "\n") {
+		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
+			continue
+		}
+		fields := strings.Split(line, "\t")
+		if len(fields) != 3 || strings.TrimSpace(fields[2]) == "" {
+			return nil, fmt.Errorf("line %d is not suite, test, part", i+1)
+		}
+		list = append(list, &expectation{suite: fields[0], test: fields[1], part: fields[2], line: i + 1})
+	}
+	return list, nil
+}
+
+// outcome is what a suite came to.
+type outcome struct {
+	results map[string]string // PASS, FAIL or SKIP, by test
+	worse   []string          // tests that fail, are skipped or are missing here and passed on Apache Kafka
+}
+
+// worseLine is what a rig prints of a test that did better on Apache Kafka.
+var worseLine = regexp.MustCompile(`(?m)^(?:FAILS HERE, not on the reference|passed on the reference, (?:did not run|skipped) here): (\S+)`)
+
+// parseOutcome reads what a rig printed, and its file of test, result and seconds.
+func parseOutcome(report, file string) (outcome, error) {
+	o := outcome{results: map[string]string{}}
+	if _, found := closingLine(report); !found {
+		return o, errors.New("the report has no closing line")
+	}
+	rows, err := os.ReadFile(file)
+	if err != nil {
+		return o, err
+	}
+	for _, m := range worseLine.FindAllStringSubmatch(report, -1) {
+		o.worse = append(o.worse, m[1])
+	}
+	for line := range strings.Lines(string(rows)) {
+		if fields := strings.Split(line, "\t"); len(fields) >= 2 {
+			o.results[fields[0]] = fields[1]
+		}
+	}
+	return o, nil
+}
+
+// judgeSuite prints what the list does not explain, and what it lists in vain: tests that pass and, with whole, entries that no
+// test needs. Both count as failed.
+func judgeSuite(out io.Writer, suite string, o outcome, list []*expectation, whole bool) tally {
+	list = slices.DeleteFunc(slices.Clone(list), func(e *expectation) bool { return e.suite != suite })
+	var count tally
+	expected := 0
+	for _, test := range o.worse {
+		covered := false
+		for _, e := range list {
+			if matches(e.test, test) {
+				e.used, covered = true, true
+			}
+		}
+		if covered {
+			expected++
+			continue
+		}
+		count.failed++
+		fmt.Fprintf(out, "NEW  %s: %s\n", suite, test)
+	}
+	passes := slices.Sorted(maps.Keys(o.results))
+	passes = slices.DeleteFunc(passes, func(test string) bool { return o.results[test] != "PASS" })
+	count.passed = len(passes)
+	for _, e := range list {
+		for _, test := range passes {
+			if matches(e.test, test) {
+				e.used = true
+				count.failed++
+				fmt.Fprintf(out, "OLD  line %d of the list: %s passes %s (%s)\n", e.line, suite, test, e.part)
+			}
+		}
+		if whole && !e.used {
+			count.failed++
+			fmt.Fprintf(out, "OLD  line %d of the list is not needed any more: %s, %s (%s)\n", e.line, suite, e.test, e.part)
+		}
+	}
+	fmt.Fprintf(out, "%s: %d passed, %d worse than Apache Kafka as expected, %d not expected\n", suite, count.passed, expected, len(o.worse)-expected)
+	return count
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// suite is one client's own tests, which a script of the rigs fetches, runs and compares with what they did on Apache Kafka.
+type suite struct {
+	name        string   // of the script
+	mode        string   // what part of its tests the script runs: fast or full
+	quick       bool     // part of a quick run
+	only        string   // the steps that a quick run takes of it, in place of all
+	address     string   // where the broker has to listen; a free port if empty
+	settings    []string // the broker's, after suiteSettings
+	environment []string // the script's
+}
+
+// suites are in the order in which a new broker comes to pass them.
+var suites = []suite{
+	{name: "kcat", mode: "full", quick: true},
+	{name: "kafka-python", mode: "full", quick: true},
+	{name: "kafka-go", mode: "full", address: "127.0.0.1:9092"}, // a test looks for this port
+	{name: "kafka-workloads", mode: "fast", quick: true, only: "verifiable|perf|end_to_end"},
+	{name: "librdkafka", mode: "fast"},
+	// A test of transactions, which waits for ever without them, has the run cut at its limit; all the others take 100 s. The number
+	// of processors decides which test is the last to end before the cut: its result is lost (expected.tsv).
+	{name: "franz-kgo", mode: "fast", environment: []string{"RIG_LIMIT=180", "GOMAXPROCS=2"}},
+	// As sarama's own environment has it: a test asks twice within 10 ms for a topic that is not to exist.
+	{name: "sarama", mode: "full", settings: []string{"auto.create.topics.enable=false"}},
+}
+
+// suiteSettings are the layout that the suites were run with on Apache Kafka, as far as one broker has it.
+var suiteSettings = []string{
+	"num.partitions=4",
+	"offsets.topic.num.partitions=5",
+	"group.initial.rebalance.delay.ms=0",
+	"tier.enable=false",
+}
+
+// suiteMax is how long a suite may take, installation included.
+const suiteMax = 30 * time.Minute
+
+// pick returns the suites that a run takes: quick, all, none, or those of a list of names.
+func pick(names string) ([]suite, error) {
+	if names == "none" {
+		return nil, nil
+	}
+	var list []suite
+	named := strings.Split(names, ",")
+	for _, s := range suites {
+		switch {
+		case names == "quick" && s.quick:
+		case names == "all" || slices.Contains(named, s.name):
+			s.only = ""
+		default:
+			continue
+		}
+		list = append(list, s)
+	}
+	if names != "quick" && names != "all" && len(list) != len(named) {
+		return nil, fmt.Errorf("there are not all of the suites %s", names)
+	}
+	return list, nil
+}
+
+// run lets the suite's script loose on a broker of its own and judges what comes of it. The logs of both stay below results.
+func (s suite) run(ctx context.Context, rigs, binary, results string, list []*expectation) (tally, error) {
+	ctx, cancel := context.WithTimeout(ctx, suiteMax)
+	defer cancel()
+	results, err := filepath.Abs(results) // scripts change their folder
+	if err != nil {
+		return tally{}, err
+	}
+	folder := filepath.Join(results, s.name)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return tally{}, err
+	}
+	data, err := os.MkdirTemp("", "tidemark-peers-")
+	if err != nil {
+		return tally{}, err
+	}
+	defer os.RemoveAll(data)
+	address := s.address
+	if address == "" {
+		if address, err = freeAddress(ctx); err != nil {
+			return tally{}, err
+		}
+	}
+	settings := slices.Concat(suiteSettings, []string{"advertised.listeners=PLAINTEXT://" + address}, s.settings)
+	b, err := startBroker(ctx, binary, address, data, filepath.Join(folder, "broker.log"), settings)
+	if err != nil {
+		return tally{}, err
+	}
+	report, playErr := s.play(ctx, rigs, results, address)
+	if err := b.stop(); err != nil {
+		return tally{}, err
+	}
+	o, err := parseOutcome(report, filepath.Join(folder, "results.tsv"))
+	if err != nil {
+		return tally{}, fmt.Errorf("%s did not come to its end (%w): %w", s.name, playErr, err)
+	}
+	complaints, err := b.complaints()
+	if err != nil {
+		return tally{}, err
+	}
+	count := judgeSuite(os.Stdout, s.name, o, list, s.only == "")
+	for _, line := range complaints {
+		count.failed++
+		fmt.Fprintf(os.Stdout, "NEW  %s: the broker's log: %s\n", s.name, line)
+	}
+	return count, nil
+}
+
+// play runs the script, shows what it prints and returns it.
+func (s suite) play(ctx context.Context, rigs, results, address string) (string, error) {
+	c := command(ctx, filepath.Join(rigs, "clients", s.name+".sh"), address, s.mode)
+	c.Env = slices.Concat(os.Environ(), []string{"RIG_OUT=" + results, "ONLY=" + s.only}, s.environment)
+	var out strings.Builder
+	c.Stdout = io.MultiWriter(os.Stdout, &out)
+	// Scripts start processes of their own, which have to end with them.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
+	c.WaitDelay = stopMax
+	err := c.Run() // fails on differences too; a broken run is one without the closing line
+	return out.String(), err
+}
