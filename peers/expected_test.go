@@ -79,6 +79,13 @@ func TestAnEntryWithoutATestFailsInWholeRuns(t *testing.T) {
 	}
 }
 
+func TestAnUnstableTestMayPassOrNot(t *testing.T) {
+	list := suiteList + "sarama\tTestConsume\tunstable: a race in the test\nsarama\tTestTxn\tunstable: too\n"
+	if count, out := suiteVerdict(t, suiteReport, list, true); count.failed != 0 {
+		t.Errorf("%d failed\n%s", count.failed, out)
+	}
+}
+
 func TestASuiteThatBrokeOffHasNoOutcome(t *testing.T) {
 	if _, err := parseOutcome(strings.Replace(suiteReport, "PASS 2", "", 1), os.DevNull); err == nil {
 		t.Error("no error for a report without its last line")
