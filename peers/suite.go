@@ -35,6 +35,9 @@ var suites = []suite{
 	{name: "franz-kgo", mode: "fast", environment: []string{"RIG_LIMIT=180", "GOMAXPROCS=2"}},
 	// As sarama's own environment has it: a test asks twice within 10 ms for a topic that is not to exist.
 	{name: "sarama", mode: "full", settings: []string{"auto.create.topics.enable=false"}},
+	// These are at home on brokers from 0 on with Kafka's defaults, and some take groups with short sessions for granted.
+	{name: "kafka-clients-it", mode: "fast", settings: []string{"node.id=0", "num.partitions=1", "group.min.session.timeout.ms=100"},
+		environment: []string{"RIG_TEST_TIMEOUT=60s", "CLASSES=" + strings.Join(clientClasses, " ")}},
 }
 
 // suiteSettings are the layout that the suites were run with on Apache Kafka, as far as one broker has it.
@@ -45,8 +48,43 @@ var suiteSettings = []string{
 	"tier.enable=false",
 }
 
+// clientClasses are the classes of Kafka's own client tests but for those that are about share groups.
+var clientClasses = []string{
+	"producer.ProducerIntegrationTest",
+	"producer.ProducerCompressionTest",
+	"producer.ProducerFailureHandlingTest",
+	"producer.ProducerSendWhileDeletionTest",
+	"producer.ProducerIdExpirationTest",
+	"TransactionsExpirationTest",
+	"TransactionsWithMaxInFlightOneTest",
+	"MetricsDuringTopicCreationDeletionTest",
+	"admin.AutoTopicCreationTest",
+	"admin.ListOffsetsIntegrationTest",
+	"admin.DeleteTopicTest",
+	"admin.DynamicGroupConfigIntegrationTest",
+	"admin.DescribeAuthorizedOperationsTest",
+	"admin.AdminFenceProducersTest",
+	"admin.DescribeProducersWithBrokerIdTest",
+	"admin.ClientTelemetryTest",
+	"admin.StaticBrokerConfigTest",
+	"admin.DescribeFeaturesTest",
+	"admin.ConcurrentListOffsetsRequestTest",
+	"consumer.PlaintextConsumerAssignTest",
+	"consumer.PlaintextConsumerPollTest",
+	"consumer.PlaintextConsumerTest",
+	"consumer.ConsumerWithLegacyMessageFormatIntegrationTest",
+	"consumer.ConsumerBounceTest",
+	"consumer.ConsumerTopicCreationTest",
+	"consumer.PlaintextConsumerCloseTest",
+	"consumer.PlaintextConsumerCommitTest",
+	"consumer.PlaintextConsumerCallbackTest",
+	"consumer.PlaintextConsumerSubscriptionTest",
+	"consumer.ConsumerIntegrationTest",
+	"consumer.PlaintextConsumerFetchTest",
+}
+
 // suiteMax is how long a suite may take, installation included.
-const suiteMax = 30 * time.Minute
+const suiteMax = time.Hour
 
 // pick returns the suites that a run takes: quick, all, none, or those of a list of names.
 func pick(names string) ([]suite, error) {
