@@ -303,24 +303,24 @@ func (a *audit) checkEpochs(p *partition, start, end int64) {
 	}
 }
 
-// checkDisk looks for directories that should not be there: of topics that are gone, or set aside as unexplained. A power loss may
-// leave the files of a partition that was never flushed without the one that says whose they are.
-func (a *audit) checkDisk() {
+// leftovers names a directory that should not be there any more: of a topic that is gone, or set aside as unexplained. A power loss
+// may leave the files of a partition that was never flushed without the one that says whose they are; then that is all right.
+func (a *audit) leftovers() string {
 	for _, dir := range a.c.plan.logDirs() {
 		names, err := a.c.node.disk.mem.List(dir)
 		if err != nil {
-			a.c.fail("list %s: %v", dir, err)
+			return err.Error()
 		}
 		for _, name := range names {
 			info, err := a.c.node.disk.mem.Stat(dir + "/" + name)
-			if a.c.node.boot > 0 && strings.HasSuffix(name, "-stray") {
-				continue
-			}
-			if err == nil && info.IsDir && len(a.c.ledger.named(name)) == 0 && !strings.HasPrefix(name, wire.ConsumerOffsetsTopic) {
-				a.c.fail("%s/%s is of no topic that is there", dir, name)
+			stray := a.c.node.boot > 0 && strings.HasSuffix(name, "-stray")
+			known := len(a.c.ledger.named(name)) > 0 || strings.HasPrefix(name, wire.ConsumerOffsetsTopic+"-")
+			if err == nil && info.IsDir && !stray && !known {
+				return fmt.Sprintf("%s/%s is of no topic that is there", dir, name)
 			}
 		}
 	}
+	return ""
 }
 
 // offsets are a group's committed offsets.

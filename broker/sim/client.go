@@ -22,6 +22,7 @@ type client struct {
 	name   string
 	random *rand.Rand
 	x      *conn
+	strays bool   // its requests may arrive after their connection broke
 	act    func() // does the next thing, and sees to it that it is called again
 	due    bool   // act is scheduled
 }
@@ -66,6 +67,9 @@ func (cl *client) soon(d time.Duration) {
 func (cl *client) connected() bool {
 	if cl.x == nil || cl.x.closed {
 		cl.x = cl.c.node.connect(cl.name)
+		if cl.x != nil {
+			cl.x.strays = cl.strays
+		}
 	}
 	return cl.x != nil
 }
@@ -80,6 +84,9 @@ func (cl *client) call(request kmsg.Request, note string, done func(kmsg.Respons
 		}
 		done(response)
 	})
+	if x := cl.x; cl.c.plan.disconnects && !cl.c.healed && cl.random.IntN(200) == 0 {
+		cl.c.clock.after(time.Duration(cl.random.IntN(3000))*time.Microsecond, func() { x.cut(true) })
+	}
 }
 
 // version draws one that the broker serves, within bounds.

@@ -28,7 +28,7 @@ type Stats struct {
 	LatePuts                                         int
 	Audits                                           int
 	Produced, Lost, Fetched                          int // records acknowledged, taken by power losses, read by consumers
-	Retried                                          int // batches sent again
+	Retried, Stragglers                              int // batches sent again, requests that came after their connection's end
 	Commits, Generations                             int // of groups
 	Changes                                          int // of topics and settings
 }
@@ -100,11 +100,21 @@ func (c *cluster) runFor(d time.Duration) {
 	}
 }
 
+// standstill is how many events of one moment are a loop.
+const standstill = 10_000
+
 // runUntil lets time pass up to end, or until done; it tells whether done was the reason.
 func (c *cluster) runUntil(end time.Time, done func() bool) bool {
+	since, events := c.clock.now, 0
 	for c.failure == nil {
 		if done() {
 			return true
+		}
+		if events++; c.clock.now.After(since) {
+			since, events = c.clock.now, 0
+		}
+		if events > standstill {
+			c.fail("time stands still: %d events at one moment", events)
 		}
 		if len(c.clock.heap) == 0 || c.clock.heap[0].at.After(end) {
 			return false
@@ -121,7 +131,7 @@ const healLimit = 90 * time.Second
 // heal ends all faults and waits until all clients have got what they asked for.
 func (c *cluster) heal() {
 	c.trace.add("fault", "all faults end")
-	c.healed = true
+	c.healed, c.plan.slowTasks = true, false
 	c.bucket.calm, c.bucket.away, c.bucket.crashIn = true, false, 0
 	c.node.disk.armCrash(0, processCrash)
 	c.node.disk.setFull(false)
@@ -145,19 +155,17 @@ func (c *cluster) restless() string {
 	return ""
 }
 
-// deletionPatience is how long files of deleted topics may stay: file.delete.delay.ms, and some time to get at them.
-const deletionPatience = 5 * time.Second
-
 // finish looks at everything once more, before and after a last restart.
 func (c *cluster) finish() {
 	if c.failure != nil {
 		return
 	}
-	c.runFor(deletionPatience)
 	var a audit
 	done := func() bool { // not at once where the last fault was a full disk: logs that it lacks are tried again each second
 		a = audit{c: c, ended: cleanly}
-		a.run()
+		if a.notYet = a.leftovers(); a.notYet == "" {
+			a.run()
+		}
 		return a.notYet == ""
 	}
 	if !c.runUntil(c.clock.now.Add(auditLimit), done) {
@@ -166,7 +174,6 @@ func (c *cluster) finish() {
 		}
 		return
 	}
-	a.checkDisk()
 	c.node.stop()
 	audits := c.stats.Audits
 	again := func() bool { return c.node.state == serving && c.stats.Audits > audits }

@@ -21,6 +21,7 @@ type committer struct {
 func newCommitter(c *cluster, i int) *committer {
 	k := &committer{group: c.ledger.group(fmt.Sprintf("solo-%d", i))}
 	k.client = newClient(c, fmt.Sprintf("committer-%d", i), k.work)
+	k.strays = true
 	k.soon(500 * time.Millisecond)
 	return k
 }

@@ -17,6 +17,7 @@ import (
 type conn struct {
 	n       *node
 	session *api.Session
+	strays  bool // what was sent before the connection broke may arrive after
 	closed  bool
 	last    int32       // correlation id
 	sent    []*exchange // whose answers the client has not got, oldest first
@@ -31,6 +32,7 @@ type exchange struct {
 	body     []byte
 	response kmsg.Response
 	done     func(kmsg.Response) // nil: the connection broke, or there is no answer to wait for
+	arrived  bool
 	answered bool
 	reply    api.Reply
 	leaving  bool // the answer is on its way
@@ -74,6 +76,7 @@ func latest(a, b time.Time) time.Time {
 
 // arrive hands a request to the broker.
 func (x *conn) arrive(e *exchange) {
+	e.arrived = true
 	reply := x.n.handle(&api.Request{
 		RequestHeader: wire.RequestHeader{Key: wire.APIKey(e.request.Key()), Version: e.request.GetVersion(), CorrelationID: e.id},
 		Session:       x.session, Body: e.body, Arrived: x.n.c.clock.now,
@@ -207,6 +210,23 @@ func (e *exchange) decode(frame []byte) error {
 // apiVersionsKey is the one whose answers have no tags in their header.
 const apiVersionsKey = 18
 
+// lateLimit is how long after the end of its connection a request may arrive: the broker reads to the end of what it was sent.
+const lateLimit = 3 * time.Second
+
+// straggle lets a request arrive though its connection is broken and its sender has given it up.
+func (x *conn) straggle(e *exchange) {
+	x.arrival = latest(x.arrival, x.n.c.clock.now.Add(x.n.between(time.Millisecond, lateLimit)))
+	x.n.later(x.arrival.Sub(x.n.c.clock.now), func() {
+		x.n.c.trace.add(x.session.ID, "> %s v%d arrives late", kmsg.NameForKey(e.request.Key()), e.request.GetVersion())
+		x.n.c.stats.Stragglers++
+		reply := x.n.engine.Handle(x.n.c.clock.now, &api.Request{
+			RequestHeader: wire.RequestHeader{Key: wire.APIKey(e.request.Key()), Version: e.request.GetVersion(), CorrelationID: e.id},
+			Session:       x.session, Body: e.body, Arrived: x.n.c.clock.now, Complete: release,
+		})
+		release(reply)
+	})
+}
+
 // cut breaks the connection. With some, a random number of the answers that are on their way arrives before.
 func (x *conn) cut(some bool) {
 	if x.closed {
@@ -226,6 +246,9 @@ func (x *conn) cut(some bool) {
 		arriving = x.n.random.IntN(len(sent) + 1)
 	}
 	for i, e := range sent {
+		if !e.arrived && x.strays && x.n.state == serving && x.n.random.IntN(2) == 0 {
+			x.straggle(e)
+		}
 		if i < arriving && e.leaving && e.reply.Outcome == api.Respond && len(e.reply.Parts) == 1 && e.decode(e.reply.Parts[0].Bytes) == nil {
 			e.done(e.response)
 			continue

@@ -27,11 +27,13 @@ func (c crash) String() string {
 type disk struct {
 	trace  *trace
 	random *rand.Rand
+	now    func() time.Time
 
-	mem     *vfs.Mem
-	fs      *vfs.Fault // what the broker sees
-	full    bool
-	failing string // log directory whose writes fail; empty: none
+	mem        *vfs.Mem
+	fs         *vfs.Fault // what the broker sees
+	full       bool
+	soundSince time.Time // when it was full or failing the last time
+	failing    string    // log directory whose writes fail; empty: none
 
 	crashIn   int // calls from now on until the crash; 0: none
 	crashKind crash
@@ -39,8 +41,8 @@ type disk struct {
 }
 
 func newDisk(c *cluster) *disk {
-	d := &disk{trace: c.trace, random: c.stream("disk"), mem: vfs.NewMem()}
-	d.mem.SetClock(func() time.Time { return c.clock.now })
+	d := &disk{trace: c.trace, random: c.stream("disk"), now: func() time.Time { return c.clock.now }, mem: vfs.NewMem()}
+	d.mem.SetClock(d.now)
 	d.mount(d.mem)
 	return d
 }
@@ -111,8 +113,10 @@ const diskBytes = 1 << 40
 
 // setFull leaves almost no room, or much.
 func (d *disk) setFull(full bool) {
-	d.full = full
-	if !full {
+	if d.full {
+		d.soundSince = d.now()
+	}
+	if d.full = full; !full {
 		d.mem.SetSpace(diskBytes)
 		return
 	}
@@ -123,8 +127,16 @@ func (d *disk) setFull(full bool) {
 	d.mem.SetSpace(usage.Total - usage.Free + int64(d.random.IntN(3000)))
 }
 
+// sound tells whether nothing was wrong with the disk since a moment.
+func (d *disk) sound(since time.Time) bool {
+	return !d.full && d.failing == "" && d.soundSince.Before(since)
+}
+
 // setFailing makes a log directory's disk fail, or none.
 func (d *disk) setFailing(dir string) {
+	if d.failing != "" {
+		d.soundSince = d.now()
+	}
 	d.failing = dir
 	d.setRules()
 }

@@ -52,9 +52,12 @@ func (m *commit) note() *string {
 	return &s
 }
 
-// end notes what became of a commit. One that was refused has not taken effect.
+// end notes what became of a commit. One that was refused has not taken effect; one whose connection broke may yet arrive.
 func (g *groupLedger) end(m *commit, acked, refused bool) {
 	m.ended, m.acked = g.c.clock.now, acked
+	if !acked && !refused {
+		m.ended = m.ended.Add(lateLimit)
+	}
 	if refused {
 		g.commits = slices.DeleteFunc(g.commits, func(other *commit) bool { return other == m })
 	}

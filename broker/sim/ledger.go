@@ -89,6 +89,19 @@ func (l *ledger) flushed() {
 	}
 }
 
+// flushedBefore notes that what was acknowledged before a moment can't be lost any more.
+func (l *ledger) flushedBefore(moment time.Time) {
+	for _, t := range l.topics {
+		for _, p := range t.partitions {
+			for offset := p.end() - 1; offset >= p.durable; offset-- {
+				if s := &p.slots[offset]; !s.acked.IsZero() && s.acked.Before(moment) {
+					p.durable = offset + 1
+				}
+			}
+		}
+	}
+}
+
 // message is a record that some producer makes.
 type message struct {
 	name      string
@@ -137,11 +150,11 @@ type partition struct {
 
 // slot is a record at its offset.
 type slot struct {
-	message *message // nil: not known
-	acked   bool
-	epoch   int32 // -1: not known
-	time    int64 // noTime: not known
-	bytes   int   // of its batch, in the batch's last slot
+	message *message  // nil: not known
+	acked   time.Time // when the broker said that it is there; zero: never
+	epoch   int32     // -1: not known
+	time    int64     // noTime: not known
+	bytes   int       // of its batch, in the batch's last slot
 }
 
 const noTime = -1 << 63
@@ -169,8 +182,8 @@ func (p *partition) sending(m *message) {
 // acknowledged notes that the broker has put messages at base and above.
 func (p *partition) acknowledged(messages []*message, base int64) {
 	for i, m := range messages {
-		if s := p.place(base+int64(i), m); s != nil && !s.acked {
-			s.acked = true
+		if s := p.place(base+int64(i), m); s != nil && s.acked.IsZero() {
+			s.acked = p.topic.c.clock.now
 			p.topic.c.stats.Produced++
 		}
 	}

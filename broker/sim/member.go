@@ -29,6 +29,7 @@ type member struct {
 func newMember(c *cluster, i int) *member {
 	m := &member{group: c.ledger.group(fmt.Sprintf("group-%d", i%2))}
 	m.client = newClient(c, fmt.Sprintf("member-%d", i), m.work)
+	m.strays = true
 	if m.random.IntN(4) == 0 {
 		m.instance = &m.name
 	}

@@ -28,8 +28,9 @@ type node struct {
 	random   *rand.Rand // when tasks run and what the engine draws
 	disk     *disk
 
-	run    int // counts starts of the process
-	boot   int // counts starts of the machine
+	run    int       // counts starts of the process
+	opened time.Time // when the run's engine was
+	boot   int       // counts starts of the machine
 	engine *engine.Engine
 	state  nodeState
 	ended  ending // of the run before
@@ -123,7 +124,7 @@ func (n *node) start() {
 			n.refused(err)
 			return
 		}
-		n.engine, n.state, n.joined = e, starting, true
+		n.engine, n.state, n.joined, n.opened = e, starting, true, n.c.clock.now
 		n.wakeAt = time.Time{}
 		n.wake()
 	})
@@ -256,6 +257,9 @@ func onStore(lane engine.Lane) bool {
 func (n *node) crash(kind crash) {
 	n.c.trace.add("broker", "run %d ends: %s", n.run, kind)
 	n.c.bucket.crashIn = 0
+	if kind == powerLoss {
+		n.noteFlushed()
+	}
 	n.disk.crashed(kind)
 	out := n.out
 	n.engine, n.state = nil, down
@@ -275,6 +279,19 @@ func (n *node) crash(kind crash) {
 			t.Run(context.Background())
 			n.c.bucket.ghost = false
 		}
+	}
+}
+
+// flushSlack is how much later than flush.ms a flush may be: the scheduler's interval, tasks of the disk before it, the task itself.
+const flushSlack = 2 * time.Second
+
+// noteFlushed notes what log.flush.interval.ms has brought to disk by now, where nothing kept it from that.
+func (n *node) noteFlushed() {
+	p := &n.c.plan
+	since := n.c.clock.now.Add(-time.Duration(p.flushMs)*time.Millisecond - flushSlack)
+	audited := n.ended == never // else the ledger does not know yet what the run before has lost
+	if p.flushMs > 0 && !p.slowTasks && audited && n.opened.Before(since) && n.disk.sound(since) {
+		n.c.ledger.flushedBefore(since)
 	}
 }
 

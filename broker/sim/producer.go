@@ -50,6 +50,7 @@ type batch struct {
 func newProducer(c *cluster, i int) *producer {
 	p := &producer{id: -1}
 	p.client = newClient(c, fmt.Sprintf("producer-%d", i), p.work)
+	p.strays = true
 	p.acks = []int16{-1, -1, -1, 1, 0}[p.random.IntN(5)]
 	if p.idempotent = p.random.IntN(3) > 0; p.idempotent {
 		p.acks = -1
