@@ -303,8 +303,9 @@ func (a *audit) checkEpochs(p *partition, start, end int64) {
 	}
 }
 
-// leftovers names a directory that should not be there any more: of a topic that is gone, or set aside as unexplained. A power loss
-// may leave the files of a partition that was never flushed without the one that says whose they are; then that is all right.
+// leftovers names a directory that should not be there any more: of a topic that is gone, or set aside as unexplained. The latter
+// is all right after a power loss, which may take the file that says whose the others are, and where a log directory had failed
+// when the topic was deleted.
 func (a *audit) leftovers() string {
 	for _, dir := range a.c.plan.logDirs() {
 		names, err := a.c.node.disk.mem.List(dir)
@@ -313,7 +314,7 @@ func (a *audit) leftovers() string {
 		}
 		for _, name := range names {
 			info, err := a.c.node.disk.mem.Stat(dir + "/" + name)
-			stray := a.c.node.boot > 0 && strings.HasSuffix(name, "-stray")
+			stray := (a.c.node.boot > 0 || a.c.plan.failingDisk) && strings.HasSuffix(name, "-stray")
 			known := len(a.c.ledger.named(name)) > 0 || strings.HasPrefix(name, wire.ConsumerOffsetsTopic+"-")
 			if err == nil && info.IsDir && !stray && !known {
 				return fmt.Sprintf("%s/%s is of no topic that is there", dir, name)

@@ -69,6 +69,7 @@ func Run(o Options) Result {
 	if c.plan.night > 0 {
 		c.trace.add("plan", "night falls")
 		c.morning = c.clock.now.Add(c.plan.night)
+		c.clock.at(c.morning, c.ledger.forgetGenerations)
 		c.runFor(c.plan.night + c.plan.length/4)
 	}
 	c.heal()

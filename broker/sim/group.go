@@ -148,3 +148,10 @@ func (m *commit) String() string {
 	}
 	return fmt.Sprintf("commit %d of offset %d", m.serial, m.offset)
 }
+
+// forgetGenerations is for the morning: groups that were empty and had no offsets are gone, and may begin anew.
+func (l *ledger) forgetGenerations() {
+	for _, g := range l.groups {
+		g.generation = 0
+	}
+}
