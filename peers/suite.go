@@ -36,8 +36,10 @@ var suites = []suite{
 	// As sarama's own environment has it: a test asks twice within 10 ms for a topic that is not to exist.
 	{name: "sarama", mode: "full", settings: []string{"auto.create.topics.enable=false"}},
 	// These are at home on brokers from 0 on with Kafka's defaults, and some take groups with short sessions for granted.
-	{name: "kafka-clients-it", mode: "fast", settings: []string{"node.id=0", "num.partitions=1", "group.min.session.timeout.ms=100"},
-		environment: []string{"RIG_TEST_TIMEOUT=60s", "CLASSES=" + strings.Join(clientClasses, " ")}},
+	{
+		name: "kafka-clients-it", mode: "fast", settings: []string{"node.id=0", "num.partitions=1", "group.min.session.timeout.ms=100"},
+		environment: []string{"RIG_TEST_TIMEOUT=60s", "CLASSES=" + strings.Join(clientClasses, " ")},
+	},
 }
 
 // suiteSettings are the layout that the suites were run with on Apache Kafka, as far as one broker has it.
