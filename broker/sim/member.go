@@ -192,16 +192,20 @@ func (m *member) heartbeat() {
 	})
 }
 
-// commit commits an offset. No commit of a generation may succeed that is known to be over when it is sent.
+// commit commits an offset, now and then as if it were in a generation that is over. No commit of a generation may succeed that is
+// known to be over when it is sent.
 func (m *member) commit() {
-	known := m.group.generation
+	known, generation := m.group.generation, m.generation
+	if m.random.IntN(30) == 0 {
+		generation--
+	}
 	m.out = true
 	m.next++
 	of := m.assigned[m.random.IntN(len(m.assigned))]
-	m.commitOffset(m.group, of, m.next, m.generation, m.id, func(result wire.Code) {
+	m.commitOffset(m.group, of, m.next, generation, m.id, func(result wire.Code) {
 		m.out = false
-		if !m.told("OffsetCommit", result) && m.generation < known {
-			m.c.fail("%s commits in generation %d of %s after generation %d began", m.name, m.generation, m.group.name, known)
+		if !m.told("OffsetCommit", result) && generation < known {
+			m.c.fail("%s commits in generation %d of %s after generation %d began", m.name, generation, m.group.name, known)
 		}
 		m.soon(100 * time.Millisecond)
 	})
