@@ -49,6 +49,9 @@ var (
 	ErrRange = errors.New("range begins beyond the end of the object")
 	// ErrUnavailable: no answer, or one that decides nothing (time-outs, 409, 429, 5xx). Trying later may help.
 	ErrUnavailable = errors.New("object store is unavailable")
+	// ErrDenied: the store refuses whoever asks: wrong or expired credentials, rights that are missing, a clock that is far off,
+	// a bucket that does not exist. Somebody has to act; trying again does not help before.
+	ErrDenied = errors.New("access denied")
 	// ErrKey: the key is not one that every store can hold; see ValidKey.
 	ErrKey = errors.New("invalid object key")
 	// ErrTooLarge: Read found more bytes than its caller accepts.
