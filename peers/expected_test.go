@@ -102,6 +102,33 @@ func TestAnUnstableTestHasToPassOnce(t *testing.T) {
 	}
 }
 
+// The run was cut while one test hung. What the one before it came to is in the text, and no event says so.
+func TestTheLastTestBeforeACutCounts(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.json")
+	stream := `{"Action":"output","Test":"TestTxn","Output":"--- PASS: TestTxn (0.10s)\n"}
+{"Action":"output","Test":"TestTxn","Output":"    --- PASS: TestTxn/v2 (0.10s)\n"}
+panic: test timed out after 3m0s
+{"Action":"output","Test":"TestFlaw","Output":"--- FAIL: TestFlaw (0.10s)\n"}
+{"Action":"output","Test":"TestNewGroup","Output":"--- PASS: TestNewGroup (0.10s)\n"}
+`
+	if err := os.WriteFile(file, []byte(stream), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := outcome{
+		results: map[string]string{"TestTxn": "FAIL", "TestTxn/v2": "FAIL", "TestFlaw": "FAIL", "TestNewGroup": "SKIP"},
+		worse:   []string{"TestTxn", "TestTxn/v2", "TestFlaw", "TestNewGroup"},
+	}
+	if err := o.passLate(file); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"TestFlaw", "TestNewGroup"}; !slices.Equal(o.worse, want) || o.results["TestTxn"] != "PASS" || o.results["TestNewGroup"] != "SKIP" {
+		t.Errorf("worse %q, want %q; results %v", o.worse, want, o.results)
+	}
+	if err := o.passLate(file + "-of-another-suite"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestASuiteThatBrokeOffHasNoOutcome(t *testing.T) {
 	if _, err := parseOutcome(strings.Replace(suiteReport, "PASS 2", "", 1), os.DevNull); err == nil {
 		t.Error("no error for a report without its last line")
