@@ -18,7 +18,7 @@
 //
 // # How to read a trace
 //
-//	go test ./broker/sim -run 'TestSeeds$' -seeds=1 -seed=17 -trace=/tmp/17.txt
+//	go test ./broker/sim -run 'TestSeeds$' -seeds=1 -seed=17 -tracefile=/tmp/17.txt
 //
 // writes one line an event: virtual seconds since the start, who, what.
 //
