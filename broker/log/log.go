@@ -22,7 +22,7 @@ type Options struct {
 	Config         config.Topic
 
 	RecoveryPoint wire.Offset // what was flushed, by the checkpoint
-	LogStart      wire.Offset // by the checkpoint; the first segment's base offset where that is higher
+	LogStart      wire.Offset // by the checkpoint; NoOffset where it names none. Only of a tiered log it may be below the first segment
 	HighWatermark wire.Offset // by the checkpoint; clamped into the log
 	Stop          Stop
 
@@ -77,6 +77,7 @@ type Log struct {
 	watermark     atomic.Int64
 	firstUnstable atomic.Int64
 	recoveryPoint atomic.Int64
+	tieredEnd     atomic.Int64
 	epochs        atomic.Pointer[epochCache]
 }
 

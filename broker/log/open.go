@@ -34,6 +34,7 @@ func Open(now time.Time, o Options) (*Log, error) {
 	}
 	l.config.Store(&o.Config)
 	l.firstUnstable.Store(int64(wire.NoOffset))
+	l.tieredEnd.Store(int64(wire.NoOffset))
 	l.setEpochsLocked(nil)
 	if err := l.load(now, o); err != nil {
 		if errors.Is(err, errTopicID) {
