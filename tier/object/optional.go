@@ -43,12 +43,6 @@ func SweepUploads(ctx context.Context, s Store, prefix string, before time.Time)
 	return 0, nil
 }
 
-// Metered is a Store that is paid by the request and may need several for one call.
-type Metered interface {
-	// PutRequests is how many requests a put of so many bytes takes when nothing fails.
-	PutRequests(size int64) int
-}
-
 // Summed is a Body that knows its CRC32C, which saves the store a pass over it.
 type Summed interface {
 	Body
