@@ -1,6 +1,8 @@
 package api
 
 import (
+	"time"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-io/tidemark/broker/replica"
@@ -17,6 +19,9 @@ var specialSince = map[int64]int16{
 	replica.EarliestPendingUploadTimestamp: 11,
 }
 
+// listOffsetsTimeout is the version of ListOffsets from which the client says how long the object store may take.
+const listOffsetsTimeout = 10
+
 func handleListOffsets(s *Server, c *call, request *kmsg.ListOffsetsRequest) {
 	asked := map[wire.TopicPartition]int{}
 	for _, t := range request.Topics {
@@ -24,6 +29,13 @@ func handleListOffsets(s *Server, c *call, request *kmsg.ListOffsetsRequest) {
 			asked[wire.TopicPartition{Topic: t.Topic, Partition: p.Partition}]++
 		}
 	}
+	look := &replica.ListOffsetsRequest{
+		ReplicaID: wire.BrokerID(request.ReplicaID), Isolation: replica.Isolation(request.IsolationLevel),
+	}
+	if request.Version >= listOffsetsTimeout {
+		look.Timeout = time.Duration(request.TimeoutMillis) * time.Millisecond
+	}
+	var rows [][2]int // topic and partition in the response of each of look.Partitions
 	response := kmsg.NewPtrListOffsetsResponse()
 	for _, t := range request.Topics {
 		topic := kmsg.NewListOffsetsResponseTopic()
@@ -32,14 +44,19 @@ func handleListOffsets(s *Server, c *call, request *kmsg.ListOffsetsRequest) {
 			tp := wire.TopicPartition{Topic: t.Topic, Partition: p.Partition}
 			row := kmsg.NewListOffsetsResponseTopicPartition()
 			row.Partition = p.Partition
-			switch n := asked[tp]; {
-			case n == 0: // answered already
+			n := asked[tp]
+			if n == 0 { // answered already
 				continue
-			case n > 1: // one row for all of a partition that was named more than once
+			}
+			if n > 1 { // one row for all of a partition that was named more than once
 				asked[tp] = 0
 				row.ErrorCode = int16(wire.InvalidRequest)
-			default:
-				s.listOffset(request, t.Topic, p, &row)
+			} else if row.ErrorCode = int16(checkTimestamp(request, p.Timestamp)); row.ErrorCode == 0 {
+				rows = append(rows, [2]int{len(response.Topics), len(topic.Partitions)})
+				look.Partitions = append(look.Partitions, replica.ListOffsetsPartition{
+					Topic: t.Topic, Partition: p.Partition,
+					CurrentLeaderEpoch: wire.LeaderEpoch(p.CurrentLeaderEpoch), Timestamp: p.Timestamp,
+				})
 			}
 			topic.Partitions = append(topic.Partitions, row)
 		}
@@ -47,26 +64,24 @@ func handleListOffsets(s *Server, c *call, request *kmsg.ListOffsetsRequest) {
 			response.Topics = append(response.Topics, topic)
 		}
 	}
-	c.answer(response)
+	s.replicas.ListOffsets(c.now, look, func(results []replica.ListOffsetsResult) {
+		for i, r := range results {
+			row := &response.Topics[rows[i][0]].Partitions[rows[i][1]]
+			row.ErrorCode = int16(r.Code)
+			row.Timestamp, row.Offset, row.LeaderEpoch = r.Timestamp, int64(r.Offset), int32(r.LeaderEpoch)
+		}
+		c.answer(response)
+	})
 }
 
-func (s *Server) listOffset(
-	request *kmsg.ListOffsetsRequest, topic string, p kmsg.ListOffsetsRequestTopicPartition,
-	row *kmsg.ListOffsetsResponseTopicPartition,
-) {
-	if since, special := specialSince[p.Timestamp]; p.Timestamp < 0 && (!special || request.Version < since) {
-		row.ErrorCode = int16(wire.UnsupportedVersion)
-		return
+// checkTimestamp tells whether a timestamp can be asked for in the request's version.
+func checkTimestamp(request *kmsg.ListOffsetsRequest, timestamp int64) wire.Code {
+	switch since, special := specialSince[timestamp]; {
+	case timestamp < 0 && (!special || request.Version < since):
+		return wire.UnsupportedVersion
+	case request.IsolationLevel < 0 || request.IsolationLevel > 1:
+		return wire.UnknownServerError
+	default:
+		return wire.None
 	}
-	if request.IsolationLevel < 0 || request.IsolationLevel > 1 {
-		row.ErrorCode = int16(wire.UnknownServerError)
-		return
-	}
-	r := s.replicas.ListOffsets(replica.ListOffsetsRequest{
-		ReplicaID: wire.BrokerID(request.ReplicaID), Isolation: replica.Isolation(request.IsolationLevel),
-		Topic: topic, Partition: p.Partition,
-		CurrentLeaderEpoch: wire.LeaderEpoch(p.CurrentLeaderEpoch), Timestamp: p.Timestamp,
-	})
-	row.ErrorCode = int16(r.Code)
-	row.Timestamp, row.Offset, row.LeaderEpoch = r.Timestamp, int64(r.Offset), int32(r.LeaderEpoch)
 }

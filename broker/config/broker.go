@@ -68,7 +68,22 @@ type Broker struct {
 	MetadataLogRetentionMs int64
 
 	// The tier.
-	TierEnable bool
+	TierEnable                 bool
+	TierChunkBytes             int
+	TierCacheBytes             int64
+	TierCacheDir               string // "": in memory
+	TierReadAheadBytes         int64
+	TierUploadParallel         int
+	TierUploadBytesPerSecond   int64
+	TierFetchBytesPerSecond    int64
+	TierMaxUnsealedMs          int64
+	TierRecoveryOffsetGap      int64
+	TierShutdownUploadMs       int64
+	TierDeleteGraceMs          int64
+	RemoteFetchMaxWaitMs       int
+	RemoteListOffsetsTimeoutMs int // remote.list.offsets.request.timeout.ms
+	RemoteReaderThreads        int // remote.log.reader.threads
+	RemoteReaderMaxPending     int // remote.log.reader.max.pending.tasks
 
 	values  map[string]string // effective, normalized; every definition has one
 	static  map[string]setting

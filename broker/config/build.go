@@ -30,6 +30,7 @@ func build(static map[string]setting, cluster, broker map[string]string) (*Broke
 	r.identity()
 	r.listeners()
 	r.topics()
+	r.tier()
 	r.network()
 	r.replication()
 	r.logs()
@@ -156,7 +157,25 @@ func (r *reader) topics() {
 	r.b.NumPartitions = r.int("num.partitions")
 	r.b.DefaultReplicationFactor = r.int("default.replication.factor")
 	r.b.MaxRequestPartitions = r.int("max.request.partition.size.limit")
+}
+
+func (r *reader) tier() {
 	r.b.TierEnable = r.bool("tier.enable")
+	r.b.TierChunkBytes = r.int("tier.chunk.bytes")
+	r.b.TierCacheBytes = r.long("tier.cache.bytes")
+	r.b.TierCacheDir = r.text("tier.cache.dir")
+	r.b.TierReadAheadBytes = r.long("tier.read.ahead.bytes")
+	r.b.TierUploadParallel = r.int("tier.upload.parallel")
+	r.b.TierUploadBytesPerSecond = r.long("tier.upload.bytes.per.second")
+	r.b.TierFetchBytesPerSecond = r.long("tier.fetch.bytes.per.second")
+	r.b.TierMaxUnsealedMs = r.long("tier.max.unsealed.ms")
+	r.b.TierRecoveryOffsetGap = r.long("tier.recovery.offset.gap")
+	r.b.TierShutdownUploadMs = r.long("tier.shutdown.upload.ms")
+	r.b.TierDeleteGraceMs = r.long("tier.delete.grace.ms")
+	r.b.RemoteFetchMaxWaitMs = r.int("remote.fetch.max.wait.ms")
+	r.b.RemoteListOffsetsTimeoutMs = r.int("remote.list.offsets.request.timeout.ms")
+	r.b.RemoteReaderThreads = r.int("remote.log.reader.threads")
+	r.b.RemoteReaderMaxPending = r.int("remote.log.reader.max.pending.tasks")
 }
 
 func (r *reader) network() {

@@ -17,7 +17,7 @@ type Task struct {
 type Completion func(now time.Time)
 
 // Lane names what a task works on. Tasks of one lane are handed out one at a time, each after the completion of the one
-// before.
+// before, but for those of LaneTier and LaneCold, of which several are out.
 type Lane int8
 
 // The lanes.
@@ -28,18 +28,21 @@ const (
 	LaneLoad                 // reading internal partitions into coordinators
 	LaneDisk                 // flush, checkpoints, retention, deletion
 	LaneScrub                // verifying sealed segments
+	LaneTier                 // uploads and what else partitions do in the object store
+	LaneCold                 // reads of what is in the object store alone
 	laneCount
 )
 
 // String is the lane's name in logs and metrics.
 func (l Lane) String() string {
-	return [...]string{"lease", "chain", "snapshot", "load", "disk", "scrub"}[l]
+	return [...]string{"lease", "chain", "snapshot", "load", "disk", "scrub", "tier", "cold"}[l]
 }
 
 // lanes holds the tasks that wait and those that are out.
 type lanes struct {
 	waiting [laneCount][]Task
-	busy    [laneCount]bool
+	busy    [laneCount]int
+	width   [laneCount]int // how many may be out; 0 is one
 }
 
 // add puts a task behind those of its lane.
@@ -48,21 +51,19 @@ func (l *lanes) add(lane Lane, run func(ctx context.Context) Completion) {
 }
 
 // idle tells whether a lane has nothing out and nothing waiting.
-func (l *lanes) idle(lane Lane) bool { return !l.busy[lane] && len(l.waiting[lane]) == 0 }
+func (l *lanes) idle(lane Lane) bool { return l.busy[lane] == 0 && len(l.waiting[lane]) == 0 }
 
 // take removes the tasks that may start now.
 func (l *lanes) take() []Task {
 	var ready []Task
 	for lane := range l.waiting {
-		if l.busy[lane] || len(l.waiting[lane]) == 0 {
-			continue
-		}
-		ready = append(ready, l.waiting[lane][0])
-		l.waiting[lane] = l.waiting[lane][1:]
-		l.busy[lane] = true
+		n := min(max(l.width[lane], 1)-l.busy[lane], len(l.waiting[lane]))
+		ready = append(ready, l.waiting[lane][:n]...)
+		l.waiting[lane] = l.waiting[lane][n:]
+		l.busy[lane] += n
 	}
 	return ready
 }
 
-// done marks a lane free for its next task.
-func (l *lanes) done(lane Lane) { l.busy[lane] = false }
+// done makes room in a lane for its next task.
+func (l *lanes) done(lane Lane) { l.busy[lane]-- }

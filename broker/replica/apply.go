@@ -171,6 +171,7 @@ func (u *update) retire(p *partition) {
 	r.log, r.gone, r.leads = nil, true, false
 	p.role.Store(&r)
 	p.isr = nil
+	u.m.tier.Resign(p.tp)
 	u.touched = append(u.touched, p)
 }
 
@@ -253,6 +254,7 @@ func (u *update) reconfigure(t *topic) {
 		r.settings = set
 		if r.log != nil {
 			r.log.UpdateConfig(set.topic)
+			u.m.tier.Changed(p.tp)
 		}
 		p.role.Store(&r) // Manager.mu keeps others from changing it; appends go on with either
 		if p.change(func(s *isr.State) bool { return s.SetMinISR(u.now, set.topic.MinInSyncReplicas) }) {
@@ -284,14 +286,44 @@ func (u *update) become(p *partition, state *metadata.Partition, set *settings, 
 	switch {
 	case r.log == nil || !r.leads:
 		p.isr = nil
+		u.m.tier.Resign(p.tp)
+	case before != nil && before.held && before.leaderEpoch == state.LeaderEpoch:
+		r.held = true
 	case before != nil && p.isr != nil && before.leaderEpoch == state.LeaderEpoch:
 		r.epochStart = before.epochStart
 		if p.isr.Updated(u.now, state.PartitionEpoch, state.Replicas, state.ISR) {
 			r.log.UpdateHighWatermark(p.isr.HighWatermark())
 		}
 	default:
+		if r.held = u.m.tier.Lead(u.now, Leadership{
+			TopicPartition: p.tp, TopicID: p.topicID, Epoch: r.leaderEpoch, Log: r.log, Internal: p.internal,
+		}); r.held {
+			p.isr = nil
+			return
+		}
 		u.lead(p, r)
 	}
+}
+
+// Release lets a partition serve that was held when its leadership began, if that epoch is still the one. The log may have begun
+// anew meanwhile.
+func (m *Manager) Release(now time.Time, tp wire.TopicPartition, epoch wire.LeaderEpoch) {
+	m.update(now, nil, false, func(u *update) {
+		p, code := u.next.find(tp.Topic, tp.Partition)
+		if code != wire.None {
+			return
+		}
+		p.lock()
+		defer p.unlock()
+		r := *p.role.Load()
+		if !r.held || r.leaderEpoch != epoch {
+			return
+		}
+		r.held = false
+		u.lead(p, &r)
+		p.role.Store(&r)
+		u.touched = append(u.touched, p)
+	})
 }
 
 // lead begins a leadership. The partition is locked.

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -27,7 +28,7 @@ type DeleteRecordsResult struct {
 }
 
 // DeleteRecords moves log start offsets, and calls done with a result for each partition in their order when all live
-// replicas have followed, or r.Timeout is over. done runs once, before or after DeleteRecords returns.
+// replicas have followed and the bucket has those of tiered partitions (safety.md 23), or r.Timeout is over. done runs once, before or after DeleteRecords returns.
 func (m *Manager) DeleteRecords(now time.Time, r *DeleteRecordsRequest, done func([]DeleteRecordsResult)) {
 	s := m.state.Load()
 	op := &delayedDelete{results: make([]DeleteRecordsResult, len(r.Partitions)), done: done}
@@ -40,6 +41,7 @@ func (m *Manager) DeleteRecords(now time.Time, r *DeleteRecordsRequest, done fun
 		op.waits = append(op.waits, deleteWait{row: i, partition: p, offset: offset})
 	}
 	m.keepDeleted(op)
+	m.recordStarts(now, op, now.Add(r.Timeout))
 	keys := make([]*partition, len(op.waits))
 	for i := range op.waits {
 		keys[i] = op.waits[i].partition
@@ -65,6 +67,27 @@ func (m *Manager) keepDeleted(op *delayedDelete) {
 		}
 		return failed
 	})
+}
+
+// recordStarts has the new log starts of tiered partitions written to the bucket.
+func (m *Manager) recordStarts(now time.Time, op *delayedDelete, deadline time.Time) {
+	for i := range op.waits {
+		w := &op.waits[i]
+		if r := w.partition.role.Load(); r.settings == nil || !r.settings.topic.RemoteStorageEnable {
+			continue
+		}
+		p, record := w.partition, &startRecord{}
+		w.record = record
+		m.tier.RecordStart(now, p.tp, w.offset, deadline, func(now time.Time, err error) {
+			record.settled.Store(&err)
+			m.deletes.Fire(now, p)
+		})
+	}
+}
+
+// startRecord is a log start on its way to the bucket.
+type startRecord struct {
+	settled atomic.Pointer[error] // nil until it is known what became of it
 }
 
 // deleteRecords moves the log start offset of one partition, and returns where all replicas are to follow.
@@ -107,6 +130,19 @@ type deleteWait struct {
 	row       int
 	partition *partition
 	offset    wire.Offset
+	record    *startRecord // nil where the partition is not tiered
+}
+
+// recorded tells whether the bucket has the log start, or that it will not get there now.
+func (w *deleteWait) recorded() (bool, wire.Code) {
+	if w.record == nil {
+		return true, wire.None
+	}
+	err := w.record.settled.Load()
+	if err == nil {
+		return false, wire.None
+	}
+	return true, wire.CodeOf(*err)
 }
 
 func (d *delayedDelete) refuse(row int, code wire.Code) {
@@ -118,7 +154,11 @@ func (d *delayedDelete) TryComplete(time.Time) bool {
 	left := d.waits[:0]
 	for _, w := range d.waits {
 		low, code := w.partition.lowWatermark()
-		if code == wire.None && low < w.offset {
+		recorded, failed := w.recorded()
+		if failed != wire.None && code == wire.None {
+			low, code = wire.NoOffset, failed
+		}
+		if code == wire.None && (low < w.offset || !recorded) {
 			left = append(left, w)
 			continue
 		}

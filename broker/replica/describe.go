@@ -25,8 +25,8 @@ type Positions struct {
 func positions(l *log.Log) Positions {
 	var p Positions
 	p.LogStartOffset = l.StartOffset()
-	p.LocalLogStartOffset = p.LogStartOffset
-	p.TieredEndOffset = p.LogStartOffset
+	p.LocalLogStartOffset = max(l.LocalStartOffset(), p.LogStartOffset)
+	p.TieredEndOffset = max(l.TieredEndOffset(), p.LogStartOffset)
 	p.LastStableOffset = l.LastStableOffset()
 	p.HighWatermark = l.HighWatermark()
 	p.LogEndOffset = l.EndOffset()

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/isr"
@@ -87,6 +88,10 @@ func (m *Manager) Fetch(now time.Time, r *FetchRequest, done func([]FetchResult)
 	if r.ReplicaID >= 0 {
 		m.followed(now, r, &read)
 	}
+	if len(read.remote) > 0 {
+		m.fetchRemote(now, r, &read, done)
+		return
+	}
 	if r.MaxWait <= 0 || read.answers(r) {
 		done(read.results)
 		return
@@ -120,6 +125,7 @@ func (m *Manager) followed(now time.Time, r *FetchRequest, read *fetched) {
 type fetched struct {
 	results []FetchResult
 	waits   []fetchWait // the partitions that are here, or should be
+	remote  []remoteRow // those among them whose records are in the object store alone
 	bytes   int64
 	urgent  bool // there is something to say however few the bytes are
 }
@@ -186,9 +192,15 @@ func (m *Manager) read(r *FetchRequest) fetched {
 			asked.Topic = p.tp.Topic
 			current := p.role.Load()
 			f.waits = append(f.waits, fetchWait{row: i, partition: p, role: current})
-			var more bool
-			more, code = current.read(r, asked, min(int(asked.MaxBytes), left), f.bytes == 0, result)
-			f.urgent = f.urgent || more
+			limit := min(int(asked.MaxBytes), left)
+			var seen look
+			seen, code = current.read(r, asked, limit, f.bytes == 0 && len(f.remote) == 0, result)
+			f.urgent = f.urgent || seen.more
+			if seen.remote {
+				// What it may come to is set aside before anything is read, so that the answer keeps to its limit.
+				f.remote = append(f.remote, remoteRow{row: i, partition: p, role: current, upTo: seen.upTo, limit: limit})
+				left -= limit
+			}
 		}
 		if code != wire.None {
 			*result = fetchFailure(code)
@@ -203,14 +215,20 @@ func (m *Manager) read(r *FetchRequest) fetched {
 	return f
 }
 
-// read reads from one partition: up to limit bytes, or one batch where first is set and that is larger. It tells whether there
-// is more, in the next segment, so that waiting would not bring more bytes into one answer.
-func (r *role) read(f *FetchRequest, asked *FetchPartition, limit int, first bool, result *FetchResult) (more bool, code wire.Code) {
+// look is what there is to say of a partition besides its result.
+type look struct {
+	more   bool        // there is more, in the next segment, so that waiting would not bring more bytes into one answer
+	remote bool        // the records lie in the object store alone
+	upTo   wire.Offset // where what may be read of them ends
+}
+
+// read reads from one partition: up to limit bytes, or one batch where first is set and that is larger.
+func (r *role) read(f *FetchRequest, asked *FetchPartition, limit int, first bool, result *FetchResult) (look, wire.Code) {
 	if code := r.checkFetch(asked); code != wire.None {
-		return false, code
+		return look{}, code
 	}
 	if limit < 0 {
-		return false, wire.UnknownServerError // what Kafka makes of a negative limit
+		return look{}, wire.UnknownServerError // what Kafka makes of a negative limit
 	}
 	at := positions(r.log)
 	*result = FetchResult{
@@ -220,33 +238,37 @@ func (r *role) read(f *FetchRequest, asked *FetchPartition, limit int, first boo
 	if f.readsCommitted() {
 		result.Aborted = []AbortedTransaction{}
 	}
+	var code wire.Code
 	if result.Diverging, code = r.locate(asked, at); code != wire.None || result.Diverging != noEpochEnd {
-		return false, code
+		return look{}, code
 	}
 	upTo := f.upTo(at)
 	if asked.FetchOffset >= upTo || limit == 0 && !first {
-		return false, wire.None
+		return look{}, wire.None
 	}
 	got, err := r.log.Read(log.ReadRequest{From: asked.FetchOffset, UpTo: upTo, MaxBytes: limit, MinOneBatch: first})
-	if err != nil {
-		return false, wire.CodeOf(err)
-	}
-	if got.Range.Length == 0 {
-		return false, wire.None
-	}
-	if got.Range.Length < int64(got.FirstBatch) { // less than a batch is of no use to a consumer that can wait for its turn
+	switch {
+	case errors.Is(err, log.ErrNotLocal) && f.ReplicaID >= 0:
+		return look{}, wire.OffsetMovedToTieredStorage
+	case errors.Is(err, log.ErrNotLocal):
+		return look{remote: true, upTo: min(upTo, r.log.LocalStartOffset())}, wire.None
+	case err != nil:
+		return look{}, wire.CodeOf(err)
+	case got.Range.Length == 0:
+		return look{}, wire.None
+	case got.Range.Length < int64(got.FirstBatch): // less than a batch is of no use to a consumer that can wait for its turn
 		got.Range.Release()
-		return false, wire.None
+		return look{}, wire.None
 	}
 	if f.readsCommitted() {
 		if err := r.addAborted(asked.FetchOffset, upTo, got, result); err != nil {
 			got.Range.Release()
-			return false, wire.CodeOf(err)
+			return look{}, wire.CodeOf(err)
 		}
 	}
 	result.Records = got.Range
-	more = got.Range.Length < min(int64(limit), int64(f.MinBytes)) && got.SegmentBase < activeBase(r.log)
-	return more, wire.None
+	more := got.Range.Length < min(int64(limit), int64(f.MinBytes)) && got.SegmentBase < activeBase(r.log)
+	return look{more: more}, wire.None
 }
 
 // locate tells whether the offset is in the log, and where the asker's log departs from ours. The latter comes before the

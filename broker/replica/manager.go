@@ -27,6 +27,8 @@ type Options struct {
 	// HighWatermark is told, with no locks held, when the high watermark of a partition of an internal topic has moved. Calls
 	// for one partition may overtake each other: the highest counts. May be nil.
 	HighWatermark func(now time.Time, tp wire.TopicPartition, offset wire.Offset)
+	// Tier has the older part of tiered partitions. Nil: there are none.
+	Tier Tier
 }
 
 // Manager owns the partitions of one broker. Their logs are closed by the owner of the log.Manager.
@@ -37,6 +39,7 @@ type Manager struct {
 	logger        *slog.Logger
 	wake          func(at time.Time)
 	highWatermark func(now time.Time, tp wire.TopicPartition, offset wire.Offset)
+	tier          Tier
 
 	// mu makes changes of the partitions and their roles one at a time: Apply, SetConfig, ISRDecided and retries. It is the
 	// first in rank and is held over the disk work of Apply; no request takes it.
@@ -67,9 +70,12 @@ type topic struct {
 
 // New makes a Manager without partitions. Logs that are on disk wait in o.Logs until Apply names them.
 func New(o Options) *Manager {
-	m := &Manager{self: o.Self, logs: o.Logs, logger: o.Logger, wake: o.Wake, highWatermark: o.HighWatermark}
+	m := &Manager{self: o.Self, logs: o.Logs, logger: o.Logger, wake: o.Wake, highWatermark: o.HighWatermark, tier: o.Tier}
 	if m.logger == nil {
 		m.logger = slog.New(slog.DiscardHandler)
+	}
+	if m.tier == nil {
+		m.tier = untiered{}
 	}
 	m.directories = map[string]string{}
 	for _, d := range o.Logs.Dirs() {

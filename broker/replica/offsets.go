@@ -1,6 +1,9 @@
 package replica
 
 import (
+	"sync/atomic"
+	"time"
+
 	"github.com/tidemark-io/tidemark/broker/log"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -15,10 +18,16 @@ const (
 	EarliestPendingUploadTimestamp int64 = -6
 )
 
-// ListOffsetsRequest asks for the offset of a time, or of a special timestamp.
+// ListOffsetsRequest asks for the offsets of times, or of special timestamps.
 type ListOffsetsRequest struct {
-	ReplicaID          wire.BrokerID
-	Isolation          Isolation
+	ReplicaID  wire.BrokerID
+	Isolation  Isolation
+	Timeout    time.Duration // for what only the object store knows; 0 is remote.list.offsets.request.timeout.ms
+	Partitions []ListOffsetsPartition
+}
+
+// ListOffsetsPartition is what is asked of one partition.
+type ListOffsetsPartition struct {
 	Topic              string
 	Partition          int32
 	CurrentLeaderEpoch wire.LeaderEpoch // NoLeaderEpoch: not checked
@@ -33,22 +42,41 @@ type ListOffsetsResult struct {
 	LeaderEpoch wire.LeaderEpoch
 }
 
-// ListOffsets answers for one partition. A look-up by time reads the log and may block on the disk. While a new leader does not
-// know yet what is committed, the answer is OFFSET_NOT_AVAILABLE (KIP-207).
-func (m *Manager) ListOffsets(r ListOffsetsRequest) ListOffsetsResult {
-	p, code := m.state.Load().find(r.Topic, r.Partition)
-	if code != wire.None {
-		return noOffset(code)
+// ListOffsets calls done with a result for each of r.Partitions in their order: before it returns, unless a look-up by time has
+// to ask the object store. Such a look-up reads the log and may block on the disk. While a new leader does not know yet what is
+// committed, the answer is OFFSET_NOT_AVAILABLE (KIP-207).
+func (m *Manager) ListOffsets(now time.Time, r *ListOffsetsRequest, done func([]ListOffsetsResult)) {
+	s := m.state.Load()
+	results := make([]ListOffsetsResult, len(r.Partitions))
+	var left atomic.Int64
+	left.Store(int64(len(results)) + 1)
+	finish := func() {
+		if left.Add(-1) == 0 {
+			done(results)
+		}
 	}
-	current := p.role.Load()
-	if code := current.checkOffsets(r.CurrentLeaderEpoch, r.ReplicaID != DebuggingConsumerID); code != wire.None {
-		return noOffset(code)
+	for i := range r.Partitions {
+		asked := &r.Partitions[i]
+		answer := func(found log.TimestampOffset, err error) {
+			results[i] = ListOffsetsResult{Timestamp: found.Timestamp, Offset: found.Offset, LeaderEpoch: found.LeaderEpoch}
+			if err != nil {
+				results[i] = noOffset(wire.CodeOf(err))
+			}
+			finish()
+		}
+		p, code := s.find(asked.Topic, asked.Partition)
+		var current *role
+		if code == wire.None {
+			current = p.role.Load()
+			code = current.checkOffsets(asked.CurrentLeaderEpoch, r.ReplicaID != DebuggingConsumerID)
+		}
+		if code != wire.None {
+			answer(log.NoTimestampOffset, code)
+			continue
+		}
+		m.listOffset(now, r, offsetLookup{partition: p, role: current, timestamp: asked.Timestamp, at: positions(current.log)}, answer)
 	}
-	found, err := current.listOffset(&r)
-	if err != nil {
-		return noOffset(wire.CodeOf(err))
-	}
-	return ListOffsetsResult{Timestamp: found.Timestamp, Offset: found.Offset, LeaderEpoch: found.LeaderEpoch}
+	finish()
 }
 
 func noOffset(code wire.Code) ListOffsetsResult {
@@ -71,54 +99,109 @@ func (r *role) checkOffsets(current wire.LeaderEpoch, leaderOnly bool) wire.Code
 	return wire.None
 }
 
-func (r *role) listOffset(q *ListOffsetsRequest) (log.TimestampOffset, error) {
-	at := positions(r.log)
-	upTo := at.LogEndOffset
+// offsetLookup is the question for one partition, with its positions when it was asked.
+type offsetLookup struct {
+	partition *partition
+	role      *role
+	timestamp int64
+	at        Positions
+}
+
+func (m *Manager) listOffset(now time.Time, r *ListOffsetsRequest, q offsetLookup, answer func(log.TimestampOffset, error)) {
+	upTo := q.at.LogEndOffset
 	uncertain := false
-	if q.ReplicaID == ConsumerID {
-		upTo = at.HighWatermark
-		if q.Isolation == ReadCommitted {
-			upTo = at.LastStableOffset
+	if r.ReplicaID == ConsumerID {
+		upTo = q.at.HighWatermark
+		if r.Isolation == ReadCommitted {
+			upTo = q.at.LastStableOffset
 		}
-		uncertain = r.epochStart > at.HighWatermark
+		uncertain = q.role.epochStart > q.at.HighWatermark
 	}
-	edge := func(offset wire.Offset, epoch wire.LeaderEpoch) (log.TimestampOffset, error) {
+	if q.timestamp < 0 && q.timestamp != MaxTimestamp {
+		answer(q.edge(upTo, uncertain))
+		return
+	}
+	local := func() (log.TimestampOffset, error) {
+		found, err := q.search(upTo)
+		if err == nil && uncertain && found.Offset == wire.NoOffset {
+			if beyond, err := q.search(q.at.LogEndOffset); err != nil || beyond.Offset != wire.NoOffset {
+				return log.NoTimestampOffset, wire.OffsetNotAvailable
+			}
+		}
+		return found, err
+	}
+	if q.at.LogStartOffset == q.at.LocalLogStartOffset {
+		answer(local())
+		return
+	}
+	timeout := r.Timeout
+	if timeout <= 0 {
+		timeout = time.Duration(m.config.Load().RemoteListOffsetsTimeoutMs) * time.Millisecond
+	}
+	m.tier.OffsetForTimestamp(now, RemoteTime{
+		TopicPartition: q.partition.tp, TopicID: q.partition.topicID, Timestamp: q.timestamp,
+		From: q.at.LogStartOffset, UpTo: min(upTo, q.at.LocalLogStartOffset), Deadline: now.Add(timeout),
+	}, func(older log.TimestampOffset, err error) {
+		if err != nil || older.Offset != wire.NoOffset && q.timestamp != MaxTimestamp {
+			answer(older, err)
+			return
+		}
+		found, err := local()
+		if err == nil && older.Timestamp >= found.Timestamp && older.Offset != wire.NoOffset {
+			found = older
+		}
+		answer(found, err)
+	})
+}
+
+// search looks the time up in the local log.
+func (q *offsetLookup) search(upTo wire.Offset) (log.TimestampOffset, error) {
+	if q.timestamp == MaxTimestamp {
+		return q.role.log.OffsetOfMaxTimestamp(upTo)
+	}
+	return q.role.log.OffsetForTimestamp(q.timestamp, upTo)
+}
+
+// edge answers the special timestamps that name one of the partition's positions; they have no time.
+func (q *offsetLookup) edge(upTo wire.Offset, uncertain bool) (log.TimestampOffset, error) {
+	at := func(offset wire.Offset, epoch wire.LeaderEpoch) (log.TimestampOffset, error) {
 		return log.TimestampOffset{Timestamp: -1, Offset: offset, LeaderEpoch: epoch}, nil
 	}
-	switch q.Timestamp {
+	tiered := q.role.settings.topic.RemoteStorageEnable
+	nothingTiered := q.at.TieredEndOffset == q.at.LogStartOffset
+	switch q.timestamp {
 	case LatestTimestamp:
 		if uncertain {
 			return log.NoTimestampOffset, wire.OffsetNotAvailable
 		}
-		return edge(upTo, r.leaderEpoch)
+		return at(upTo, q.role.leaderEpoch)
 	case EarliestTimestamp:
-		return edge(at.LogStartOffset, r.epochAt(at.LogStartOffset))
+		return at(q.at.LogStartOffset, q.role.epochAt(q.at.LogStartOffset))
 	case EarliestLocalTimestamp:
-		return edge(at.LocalLogStartOffset, r.epochAt(at.LocalLogStartOffset))
-	case LatestTieredTimestamp, EarliestPendingUploadTimestamp:
-		return log.NoTimestampOffset, nil // nothing is tiered
-	}
-	find := func(upTo wire.Offset) (log.TimestampOffset, error) {
-		if q.Timestamp == MaxTimestamp {
-			return r.log.OffsetOfMaxTimestamp(upTo)
+		return at(q.at.LocalLogStartOffset, q.role.epochAt(q.at.LocalLogStartOffset))
+	case LatestTieredTimestamp:
+		if tiered && !nothingTiered {
+			last := q.at.TieredEndOffset - 1
+			return at(last, q.role.epochAt(last))
 		}
-		return r.log.OffsetForTimestamp(q.Timestamp, upTo)
-	}
-	found, err := find(upTo)
-	if err == nil && uncertain && found.Offset == wire.NoOffset {
-		if beyond, err := find(at.LogEndOffset); err != nil || beyond.Offset != wire.NoOffset {
-			return log.NoTimestampOffset, wire.OffsetNotAvailable
+	case EarliestPendingUploadTimestamp:
+		if tiered {
+			return at(q.at.TieredEndOffset, q.role.epochAt(q.at.TieredEndOffset))
 		}
 	}
-	return found, err
+	return log.NoTimestampOffset, nil
 }
 
-// epochAt is the leader epoch that the log's first epoch entry has, if it begins at or before offset.
+// epochAt is the leader epoch of an offset.
 func (r *role) epochAt(offset wire.Offset) wire.LeaderEpoch {
-	if epochs := r.log.Epochs(); len(epochs) > 0 && epochs[0].Start <= offset {
-		return epochs[0].Epoch
+	epoch := wire.NoLeaderEpoch
+	for _, e := range r.log.Epochs() {
+		if e.Start > offset {
+			break
+		}
+		epoch = e.Epoch
 	}
-	return wire.NoLeaderEpoch
+	return epoch
 }
 
 // EpochRequest asks where a leader epoch ends.

@@ -12,9 +12,14 @@ import (
 )
 
 func (r *rig) list(topic string, timestamp int64) replica.ListOffsetsResult {
-	return r.m.ListOffsets(replica.ListOffsetsRequest{
-		ReplicaID: replica.ConsumerID, Topic: topic, CurrentLeaderEpoch: wire.NoLeaderEpoch, Timestamp: timestamp,
-	})
+	return r.listAs(replica.ConsumerID, topic, wire.NoLeaderEpoch, timestamp)
+}
+
+func (r *rig) listAs(as wire.BrokerID, topic string, epoch wire.LeaderEpoch, timestamp int64) (got replica.ListOffsetsResult) {
+	r.m.ListOffsets(r.now, &replica.ListOffsetsRequest{ReplicaID: as, Partitions: []replica.ListOffsetsPartition{
+		{Topic: topic, CurrentLeaderEpoch: epoch, Timestamp: timestamp},
+	}}, func(results []replica.ListOffsetsResult) { got = results[0] })
+	return got
 }
 
 // at makes a batch of one record a time.
@@ -103,9 +108,7 @@ func TestListOffsetsByEpochAndReplica(t *testing.T) {
 		{"newer epoch", -1, 3, wire.UnknownLeaderEpoch, -1},
 		{"negative epochs but -1 are epochs here", -1, -2, wire.FencedLeaderEpoch, -1},
 	} {
-		got := r.m.ListOffsets(replica.ListOffsetsRequest{
-			ReplicaID: c.replica, Topic: "t", CurrentLeaderEpoch: c.epoch, Timestamp: replica.LatestTimestamp,
-		})
+		got := r.listAs(c.replica, "t", c.epoch, replica.LatestTimestamp)
 		if got.Code != c.code || got.Offset != c.offset {
 			t.Errorf("%s: %+v", c.what, got)
 		}

@@ -44,6 +44,7 @@ type role struct {
 	log         *log.Log // nil when it could not be opened, or is gone
 	gone        bool     // the partition is no longer on this broker
 	leads       bool
+	held        bool // it leads, and serves nobody before the tier has compared the log with the bucket
 	leaderEpoch wire.LeaderEpoch
 	epochStart  wire.Offset // log end offset when the leader epoch began; of a leader
 	metadata    *metadata.Partition
@@ -108,7 +109,7 @@ func (r *role) checkLeader() wire.Code {
 		return wire.NotLeaderOrFollower
 	case r.log == nil:
 		return wire.KafkaStorageError
-	case !r.leads:
+	case !r.leads || r.held:
 		return wire.NotLeaderOrFollower
 	default:
 		return wire.None
