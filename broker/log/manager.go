@@ -165,6 +165,7 @@ func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID,
 		}
 		return nil, err
 	}
+	l.fresh, l.mayLack = fresh, l.mayLack && !fresh
 	m.mu.Lock()
 	delete(m.unopened, tp)
 	m.logs[tp] = l

@@ -81,9 +81,14 @@ func (m *Manager) ReadLocal(ctx context.Context, tp wire.TopicPartition) iter.Se
 			yield(nil, code)
 			return
 		}
-		l := p.role.Load().log
+		r := p.role.Load()
+		l := r.log
 		if l == nil {
 			yield(nil, wire.KafkaStorageError)
+			return
+		}
+		if r.held { // it may begin anew
+			yield(nil, wire.NotLeaderOrFollower)
 			return
 		}
 		var buf []byte
