@@ -1,0 +1,210 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+)
+
+// What may be in use is counted in units, one a block that is pinned or being filled: c.inUse of them are taken, and those that
+// reserve has taken and attach has not spent yet. The window is never larger than there are units, so that
+//
+//	inUse + idle = count <= window,  count + main part + victims on their way there <= blocks
+
+// reserve takes n units.
+func (c *Cache) reserve(ctx context.Context, n int64, wait bool) error {
+	if n > int64(c.window) {
+		c.refused.Add(1)
+		return fmt.Errorf("%w: %d blocks of %d", ErrFull, n, c.window)
+	}
+	if c.units.TryAcquire(n) {
+		return nil
+	}
+	if wait {
+		err := c.units.Acquire(ctx, n)
+		if err == nil {
+			return nil
+		}
+		c.refused.Add(1)
+		return fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	c.refused.Add(1)
+	return ErrFull
+}
+
+// attach pins the blocks first to end, for which units were reserved, and makes those that are missing, and those up to ahead
+// for which there is room. It returns what is pinned, and what has to be brought in, both in order.
+func (c *Cache) attach(o Object, first, end, ahead int64) (pinned, missing []*block, err error) {
+	var moved []id
+	var victims []*block
+	spare := end - first
+	c.mu.Lock()
+	if c.closed {
+		err = ErrClosed
+	} else {
+		c.moves.Add(1)
+		defer c.moves.Done()
+	}
+	for i := first; i < max(end, ahead) && err == nil; i++ {
+		wanted := i < end
+		b, from := c.findLocked(id{o.Key, i}, wanted)
+		switch {
+		case b == nil && (wanted || c.units.TryAcquire(1)):
+			b = &block{
+				id: id{o.Key, i}, size: int(min(c.o.BlockBytes, o.Size-i*c.o.BlockBytes)), ready: make(chan struct{}), loading: true,
+			}
+			c.found[b.id] = b
+			c.count++
+			c.inUse++
+			missing = append(missing, b)
+			if wanted {
+				spare--
+			}
+		case b == nil:
+			ahead = i
+			continue
+		case from == resting && wanted:
+			moved = append(moved, b.id)
+		}
+		if wanted {
+			if !b.inUse() {
+				spare--
+				c.useLocked(b)
+			}
+			b.pins++
+			pinned = append(pinned, b)
+		}
+	}
+	for c.count > c.window {
+		victims = append(victims, c.evictLocked())
+	}
+	c.mu.Unlock()
+
+	if spare > 0 {
+		c.units.Release(spare)
+	}
+	for _, b := range victims {
+		c.main.put(b)
+	}
+	for _, i := range moved {
+		c.main.remove(i)
+	}
+	return pinned, missing, err
+}
+
+// findLocked finds a block, and says where. One of the main part moves to the window if it is wanted.
+func (c *Cache) findLocked(i id, wanted bool) (*block, where) {
+	if b := c.found[i]; b != nil {
+		if wanted {
+			c.hits.Add(1)
+		}
+		return b, windowed
+	}
+	b := c.main.find(i)
+	if b == nil || b.at != resting { // or on its way out
+		return nil, detached
+	}
+	if wanted {
+		c.hits.Add(1)
+		b.at = windowed
+		c.found[i] = b
+		c.count++
+	}
+	return b, resting
+}
+
+// useLocked counts a block as in use.
+func (c *Cache) useLocked(b *block) {
+	c.inUse++
+	if b.order != nil {
+		c.idle.Remove(b.order)
+		b.order = nil
+	}
+}
+
+// evictLocked takes the least recently used block out of the window. There is one while the window holds more than may be in
+// use.
+func (c *Cache) evictLocked() *block {
+	b := c.idle.Remove(c.idle.Front()).(*block)
+	b.order = nil
+	delete(c.found, b.id)
+	c.count--
+	b.at = resting
+	return b
+}
+
+// detachLocked makes a block one that nobody finds.
+func (c *Cache) detachLocked(b *block) {
+	if c.found[b.id] == b {
+		delete(c.found, b.id)
+		b.at = detached
+	}
+}
+
+// restLocked is called with a block that is no longer in use. Its unit is for the caller to release.
+func (c *Cache) restLocked(b *block) {
+	c.inUse--
+	if b.at == detached {
+		c.count--
+		c.discardLocked(b)
+		return
+	}
+	b.order = c.idle.PushBack(b)
+}
+
+func (c *Cache) unpin(blocks []*block) {
+	units := int64(0)
+	c.mu.Lock()
+	for _, b := range blocks {
+		if b.pins--; !b.inUse() {
+			c.restLocked(b)
+			units++
+		}
+	}
+	c.mu.Unlock()
+	if units > 0 {
+		c.units.Release(units)
+	}
+}
+
+// gone is told by the main part that it does not keep a block.
+func (c *Cache) gone(b *block) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if b.at == resting { // else it was found in the meantime and is in the window
+		c.discardLocked(b)
+	}
+}
+
+// discardLocked takes the buffer of a block that nobody finds and nobody uses.
+func (c *Cache) discardLocked(b *block) {
+	b.at = detached
+	if b.buf != nil {
+		c.free <- b.buf[:cap(b.buf)] // has room for all that there are
+		b.buf = nil
+	}
+}
+
+// buffer is an empty buffer for a block. There is one for each block that the window has let in, once the victims of all have
+// found their place, so the wait for those of others is short.
+func (c *Cache) buffer(size int) ([]byte, error) {
+	select {
+	case b := <-c.free:
+		return b[:size], nil
+	default:
+	}
+	c.mu.Lock()
+	more := c.made < c.blocks
+	if more {
+		c.made++
+	}
+	c.mu.Unlock()
+	if more {
+		return make([]byte, size, c.o.BlockBytes), nil
+	}
+	select {
+	case b := <-c.free:
+		return b[:size], nil
+	case <-c.ctx.Done():
+		return nil, ErrClosed
+	}
+}
