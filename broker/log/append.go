@@ -230,6 +230,9 @@ func (l *Log) writeLocked(now time.Time, bytes []byte, sum appendSummary) (Appen
 	}
 	defer h.drop()
 	position := s.size.Load()
+	if position == 0 {
+		s.since = now
+	}
 	s.reserve(h, position, int64(len(bytes)))
 	if _, err := h.file.WriteAt(bytes, position); err != nil {
 		s.reserved = 0
@@ -304,23 +307,33 @@ func (l *Log) rollDueLocked(now time.Time, s *segment, bytes int, sum appendSumm
 // ageLocked is how long a segment has waited for its roll: from its first batch's timestamp to timestamp, or by the clock where
 // there are none.
 func (l *Log) ageLocked(now time.Time, s *segment, timestamp int64) (int64, error) {
-	if s.firstTime == unknownTime {
-		h, err := s.open()
-		if err != nil {
-			return 0, l.env.fault("open segment", err)
-		}
-		defer h.drop()
-		w := walk(h.file, 0, s.size.Load(), s.damages())
-		defer w.close()
-		s.firstTime = record.NoTimestamp
-		if header, _, err := w.next(); err == nil {
-			s.firstTime = header.MaxTimestamp()
-		}
+	first, err := l.firstTimeLocked(s)
+	if err != nil {
+		return 0, err
 	}
-	if s.firstTime >= 0 {
-		return timestamp - s.firstTime, nil
+	if first >= 0 {
+		return timestamp - first, nil
 	}
 	return now.UnixMilli() - s.created.UnixMilli(), nil
+}
+
+// firstTimeLocked is the timestamp of a segment's first batch, record.NoTimestamp where it has none.
+func (l *Log) firstTimeLocked(s *segment) (int64, error) {
+	if s.firstTime != unknownTime {
+		return s.firstTime, nil
+	}
+	h, err := s.open()
+	if err != nil {
+		return 0, l.env.fault("open segment", err)
+	}
+	defer h.drop()
+	w := walk(h.file, 0, s.size.Load(), s.damages())
+	defer w.close()
+	s.firstTime = record.NoTimestamp
+	if header, _, err := w.next(); err == nil {
+		s.firstTime = header.MaxTimestamp()
+	}
+	return s.firstTime, nil
 }
 
 // jitter is the part of segment.jitter.ms that a segment rolls early, so that not all logs roll at once. It is drawn from

@@ -19,9 +19,12 @@ type environment struct {
 	files  *openFiles
 	trash  *trash
 	dirty  *dirtyLogs
-	logs   int // of a Manager, which guards it
+	sealed *dirtyLogs // logs that have sealed a segment since Manager.TakeSealed
+	logs   int        // of a Manager, which guards it
 	// saveRecoveryPoints writes the directory's recovery points now; nil for a log of its own.
 	saveRecoveryPoints func() error
+	// saveStarts writes the directory's log starts now; nil for a log of its own.
+	saveStarts func() error
 }
 
 // disk is the state of one log directory.

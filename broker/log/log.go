@@ -72,6 +72,8 @@ type Log struct {
 	closed        bool
 	moved         bool // its directory has another name: no file of it may be written; also under maintenance
 
+	sealNoted atomic.Bool // it is among env.sealed
+
 	// Published to readers without a lock. segments are sorted, never empty, and replaced as a whole; the last one is active.
 	segments      atomic.Pointer[[]*segment]
 	end           logEnd
@@ -80,6 +82,7 @@ type Log struct {
 	firstUnstable atomic.Int64
 	recoveryPoint atomic.Int64
 	tieredEnd     atomic.Int64
+	startSaved    atomic.Int64 // what the checkpoint of log starts says; NoOffset where it does not name the log
 	epochs        atomic.Pointer[epochCache]
 }
 
@@ -133,7 +136,10 @@ func (l *Log) MayLackEnd() bool { return l.mayLack }
 func (l *Log) Config() config.Topic { return *l.config.Load() }
 
 // UpdateConfig replaces the configuration from the next operation on.
-func (l *Log) UpdateConfig(c config.Topic) { l.config.Store(&c) }
+func (l *Log) UpdateConfig(c config.Topic) {
+	l.config.Store(&c)
+	l.startUnsaved()
+}
 
 // StartOffset is the log start offset: the first offset that clients may read.
 func (l *Log) StartOffset() wire.Offset { return wire.Offset(l.start.Load()) }

@@ -40,11 +40,12 @@ type ManagerOptions struct {
 
 // Manager holds the logs of a broker.
 type Manager struct {
-	o     ManagerOptions
-	dirs  []*logDir
-	files *openFiles
-	trash *trash
-	dirty *dirtyLogs
+	o      ManagerOptions
+	dirs   []*logDir
+	files  *openFiles
+	trash  *trash
+	dirty  *dirtyLogs
+	sealed *dirtyLogs
 
 	changing sync.Mutex // held over Create, Delete and MarkStray; the highest rank
 	mu       sync.RWMutex
@@ -195,7 +196,7 @@ func (m *Manager) createOptions(tp wire.TopicPartition, id wire.TopicID, cfg con
 func (m *Manager) logOptions(d *logDir, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) Options {
 	return Options{
 		FS: m.o.FS, Dir: path.Join(d.path, tp.String()), TopicPartition: tp, TopicID: id, Config: cfg,
-		ProducerExpirationMs: m.o.ProducerExpirationMs, env: d.env,
+		LogStart: wire.NoOffset, ProducerExpirationMs: m.o.ProducerExpirationMs, env: d.env,
 	}
 }
 
@@ -338,4 +339,14 @@ func (m *Manager) Sweep(now time.Time) {
 		}
 	}
 	m.files.sweep()
+}
+
+// TakeSealed names the logs that have sealed a segment since the last call.
+func (m *Manager) TakeSealed() []wire.TopicPartition {
+	var sealed []wire.TopicPartition
+	for _, l := range m.sealed.take() {
+		l.sealNoted.Store(false)
+		sealed = append(sealed, l.tp)
+	}
+	return sealed
 }

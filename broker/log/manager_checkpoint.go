@@ -96,21 +96,32 @@ func (m *Manager) writeCheckpoint(d *logDir, name string) error {
 // writeCheckpointLocked syncs the directory, too.
 func (m *Manager) writeCheckpointLocked(d *logDir, name string) error {
 	offsets := map[wire.TopicPartition]wire.Offset{}
-	for _, l := range m.logsOf(d) {
+	logs := m.logsOf(d)
+	for _, l := range logs {
 		switch name {
 		case recoveryPointFile:
 			offsets[l.tp] = l.RecoveryPoint()
 		case highWatermarkFile:
 			offsets[l.tp] = l.HighWatermark()
 		case logStartFile:
-			// Where the first segment says it, the file need not.
-			if start := l.StartOffset(); start > (*l.segments.Load())[0].base {
+			// Where the first segment says it, the file need not. That of a tiered log does not say it.
+			if start := l.StartOffset(); l.tiered() || start > (*l.segments.Load())[0].base {
 				offsets[l.tp] = start
+			} else {
+				l.startSaved.Store(int64(wire.NoOffset))
 			}
 		}
 	}
 	m.keepUnopened(d, name, offsets)
-	return writeFile(m.o.FS, path.Join(d.path, name), formatOffsetCheckpoint(offsets))
+	if err := writeFile(m.o.FS, path.Join(d.path, name), formatOffsetCheckpoint(offsets)); err != nil || name != logStartFile {
+		return err
+	}
+	for _, l := range logs {
+		if start, ok := offsets[l.tp]; ok {
+			l.startSaved.Store(int64(start))
+		}
+	}
+	return nil
 }
 
 // keepUnopened carries over what the checkpoint said of logs that could not be opened yet.
@@ -127,7 +138,9 @@ func (m *Manager) keepUnopened(d *logDir, name string, offsets map[wire.TopicPar
 		case highWatermarkFile:
 			offsets[tp] = f.o.HighWatermark
 		case logStartFile:
-			offsets[tp] = f.o.LogStart
+			if f.o.LogStart != wire.NoOffset {
+				offsets[tp] = f.o.LogStart
+			}
 		}
 	}
 }

@@ -39,7 +39,7 @@ func OpenManager(now time.Time, o ManagerOptions) (*Manager, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	m := &Manager{
-		o: o, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{},
+		o: o, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, sealed: &dirtyLogs{},
 		logs: map[wire.TopicPartition]*Log{}, unopened: map[wire.TopicPartition]found{},
 	}
 	err := m.openDirs()
@@ -70,9 +70,10 @@ func (m *Manager) openDirs() error {
 	for _, p := range m.o.Dirs {
 		d := &logDir{path: path.Clean(p), clean: -1, departed: map[wire.TopicPartition]struct{}{}}
 		d.env = &environment{
-			fs: m.o.FS, logger: m.o.Logger.With("log_dir", d.path), disk: &disk{}, files: m.files, trash: m.trash, dirty: m.dirty,
+			fs: m.o.FS, logger: m.o.Logger.With("log_dir", d.path), disk: &disk{}, files: m.files, trash: m.trash, dirty: m.dirty, sealed: m.sealed,
 		}
 		d.env.saveRecoveryPoints = func() error { return m.writeCheckpoint(d, recoveryPointFile) }
+		d.env.saveStarts = func() error { return m.writeCheckpoint(d, logStartFile) }
 		m.dirs = append(m.dirs, d)
 		err := m.openDir(d)
 		if errors.Is(err, vfs.ErrLocked) || errors.Is(err, errIdentity) {
@@ -248,7 +249,10 @@ func (m *Manager) listLogs(now time.Time, d *logDir) ([]found, error) {
 		}
 		o := m.logOptions(d, tp, wire.TopicID{}, config.Topic{})
 		o.Stop = d.stop
-		o.RecoveryPoint, o.HighWatermark, o.LogStart = offsets[0][tp], offsets[1][tp], offsets[2][tp]
+		o.RecoveryPoint, o.HighWatermark = offsets[0][tp], offsets[1][tp]
+		if start, ok := offsets[2][tp]; ok {
+			o.LogStart = start
+		}
 		for _, known := range offsets {
 			delete(known, tp)
 		}

@@ -30,7 +30,7 @@ func Open(now time.Time, o Options) (*Log, error) {
 		if logger == nil {
 			logger = slog.New(slog.DiscardHandler)
 		}
-		l.env = &environment{fs: o.FS, logger: logger, disk: &disk{}, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}}
+		l.env = &environment{fs: o.FS, logger: logger, disk: &disk{}, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, sealed: &dirtyLogs{}}
 	}
 	l.config.Store(&o.Config)
 	l.firstUnstable.Store(int64(wire.NoOffset))
@@ -105,7 +105,7 @@ func (l *Log) load(now time.Time, o Options) error {
 // beginAt begins a log that is new, or that a power loss has left with nothing above its start. From here on the first
 // segment's name says where it starts, and no checkpoint does: offsets must not be used again, so it must not be lost.
 func (l *Log) beginAt(now time.Time, segments []*segment, offset wire.Offset) error {
-	err := l.startAnew(now, segments, offset)
+	err := l.startAnew(now, segments, beginning{at: offset, start: offset})
 	if err == nil && offset > 0 {
 		err = errors.Join(l.env.fs.SyncDir(l.dir), l.env.fs.SyncDir(path.Dir(l.dir)))
 	}
@@ -114,7 +114,10 @@ func (l *Log) beginAt(now time.Time, segments []*segment, offset wire.Offset) er
 
 // publishLoaded makes what was loaded the log's state.
 func (l *Log) publishLoaded(now time.Time, segments []*segment, end, point wire.Offset, o Options) {
-	start := max(o.LogStart, segments[0].base)
+	start := segments[0].base
+	if o.LogStart > start || o.LogStart >= 0 && o.Config.RemoteStorageEnable {
+		start = o.LogStart
+	}
 	for _, s := range segments[:len(segments)-1] {
 		s.sealed.Store(true)
 		s.finished = true // or above the recovery point
@@ -126,9 +129,11 @@ func (l *Log) publishLoaded(now time.Time, segments []*segment, end, point wire.
 	l.start.Store(int64(start))
 	l.recoveryPoint.Store(int64(point))
 	l.setEpochsLocked(l.epochs.Load().truncateEnd(end).truncateStart(start))
-	hw := max(min(o.HighWatermark, end), start)
+	hw := max(min(o.HighWatermark, end), start, segments[0].base) // what is in the object store alone was replicated
 	l.watermark.Store(int64(hw))
 	l.publishUnstableLocked()
+	l.startSaved.Store(int64(o.LogStart))
+	l.startUnsaved()
 	if end > point || len(l.snapshots) > 0 {
 		l.dirty = true
 		l.unflushedFrom = now
@@ -399,34 +404,52 @@ func (s *segment) eachHeader(from, to wire.Offset, visit func(h *handle, b recor
 	return err
 }
 
+// beginning is what a log that begins anew knows of what lies below.
+type beginning struct {
+	at        wire.Offset // the first offset here
+	start     wire.Offset // the log start
+	epochs    epochCache  // below at
+	producers producerState
+	// prepare is called when what was here has gone and what shall be is not there yet; nil: nothing is to be done.
+	prepare func() error
+}
+
 // startAt makes the first segment of an empty log.
-func (l *Log) startAt(now time.Time, offset wire.Offset) error {
-	s, err := l.createSegment(now, offset)
+func (l *Log) startAt(now time.Time, b beginning) error {
+	s, err := l.createSegment(now, b.at)
 	if err != nil {
 		return err
 	}
 	s.closeFiles()
 	segments := []*segment{s}
+	// Whoever reads meanwhile must not find a start below the first segment, unless it stays so.
+	l.start.Store(max(l.start.Load(), int64(b.start)))
 	l.segments.Store(&segments)
-	l.end.set(offset, offset, 0)
-	l.start.Store(int64(offset))
-	l.watermark.Store(int64(offset))
-	l.recoveryPoint.Store(int64(offset))
+	l.end.set(b.at, b.at, 0)
+	l.start.Store(int64(b.start))
+	l.watermark.Store(int64(b.at))
+	l.recoveryPoint.Store(int64(b.at))
+	l.tieredEnd.Store(int64(wire.NoOffset))
 	l.newFiles = true
 	return nil
 }
 
-// startAnew drops everything: what is on disk ends before the log start that was promised.
-func (l *Log) startAnew(now time.Time, segments []*segment, offset wire.Offset) error {
+// startAnew drops everything: what is on disk ends before the log start that was promised, or has another history.
+func (l *Log) startAnew(now time.Time, segments []*segment, b beginning) error {
 	for _, s := range slices.Backward(segments) {
 		if err := s.discard(now.Add(l.deleteDelay())); err != nil {
 			return err
 		}
 	}
-	l.setEpochsLocked(nil)
-	l.producers, l.snapshots = producerState{}, nil
+	l.setEpochsLocked(b.epochs)
+	l.producers, l.snapshots = b.producers, nil
 	if err := l.removeSnapshots(func(wire.Offset) bool { return true }); err != nil {
 		return err
 	}
-	return l.startAt(now, offset)
+	if b.prepare != nil {
+		if err := b.prepare(); err != nil {
+			return err
+		}
+	}
+	return l.startAt(now, b)
 }

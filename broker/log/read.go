@@ -31,7 +31,8 @@ type ReadResult struct {
 // Read finds the range that begins with the batch that holds r.From, or with the next one where From lies in a gap. It lies
 // in one segment, ends before the batch that holds UpTo, and may end inside a batch, as MaxBytes says. It is empty only if
 // no batch begins at or behind From and ends before UpTo, or if MaxBytes is 0 without MinOneBatch. It takes no lock.
-// ErrOffsetOutOfRange outside [StartOffset, EndOffset]; ErrStorage where From is damaged or the directory is offline.
+// ErrOffsetOutOfRange outside [StartOffset, EndOffset], ErrNotLocal below LocalStartOffset; ErrStorage where From is damaged or
+// the directory is offline.
 func (l *Log) Read(r ReadRequest) (ReadResult, error) {
 	if err := l.env.disk.check(); err != nil {
 		return ReadResult{}, err
@@ -39,11 +40,15 @@ func (l *Log) Read(r ReadRequest) (ReadResult, error) {
 	for {
 		segments := l.segments.Load()
 		result, err := l.read(*segments, r)
-		if !errors.Is(err, errGone) {
-			return result, err
+		if err == nil {
+			return result, nil
 		}
-		if l.segments.Load() == segments {
+		same := l.segments.Load() == segments
+		switch gone := errors.Is(err, errGone); {
+		case gone && same:
 			return ReadResult{}, fmt.Errorf("%w: log is closed", ErrStorage)
+		case !gone && (same || !errors.Is(err, ErrNotLocal)):
+			return result, err
 		}
 	}
 }
@@ -52,6 +57,9 @@ func (l *Log) read(segments []*segment, r ReadRequest) (ReadResult, error) {
 	end, activeBase, activeSize := l.end.get()
 	if r.From < l.StartOffset() || r.From > end {
 		return ReadResult{}, fmt.Errorf("%w: %d is not in [%d, %d]", ErrOffsetOutOfRange, r.From, l.StartOffset(), end)
+	}
+	if r.From < segments[0].base {
+		return ReadResult{}, fmt.Errorf("%w: %d is below %d", ErrNotLocal, r.From, segments[0].base)
 	}
 	upTo := min(r.UpTo, end)
 	empty := ReadResult{First: r.From, SegmentBase: activeBase}

@@ -211,8 +211,7 @@ func (l *Log) rebuildAborted(s *segment) ([]AbortedTransaction, error) {
 	segments := *l.segments.Load()
 	at := floorSegment(segments, s.base)
 	next := l.nextBase(segments, at)
-	scratch := Log{tp: l.tp, dir: l.dir, env: l.env, snapshotFiles: slices.Clone(l.snapshotFiles)}
-	from, err := scratch.loadSnapshot(time.Time{}, s.base)
+	scratch, from, err := l.scratch(s.base)
 	if err != nil {
 		return nil, err
 	}
@@ -235,4 +234,13 @@ func (l *Log) rebuildAborted(s *segment) ([]AbortedTransaction, error) {
 		return nil, err
 	}
 	return list, s.setAborted(list)
+}
+
+// scratch is a log for working out the producer state at an offset, with the newest snapshot that is not above it; batches have to
+// be replayed from there on. It needs maintenance.
+func (l *Log) scratch(at wire.Offset) (scratch *Log, from wire.Offset, err error) {
+	scratch = &Log{tp: l.tp, dir: l.dir, env: l.env, snapshotFiles: l.snapshotFiles}
+	from, err = scratch.loadSnapshot(time.Time{}, at)
+	l.snapshotFiles = scratch.snapshotFiles // those that are unsound have gone
+	return scratch, from, err
 }

@@ -34,6 +34,9 @@ func (l *Log) raiseStartLocked(offset wire.Offset) {
 // Retain deletes the oldest segments as long as they lie below the high watermark and the log start offset has passed them
 // or, where cleanup.policy contains delete, retention.bytes or retention.ms has. If that is all of them, the active one is
 // sealed first. It tells how many went.
+//
+// Of a tiered log it deletes sealed segments that the log start has passed, and such that lie below the tiered end and that
+// local.retention.* has passed; the log start stays where it is. Internal topics keep what is above the log start.
 func (l *Log) Retain(now time.Time) (int, error) {
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
@@ -51,6 +54,9 @@ func (l *Log) Retain(now time.Time) (int, error) {
 	}
 	// What is left, the newest producer snapshot above all, must be on disk before they go.
 	if err := l.flushMaintained(l.EndOffset()); err != nil {
+		return 0, err
+	}
+	if err := l.saveStart(); err != nil {
 		return 0, err
 	}
 	gone := l.unlinkOldest(count)
@@ -74,7 +80,9 @@ func (l *Log) unlinkOldest(count int) []*segment {
 	defer l.mu.Unlock()
 	segments := *l.segments.Load()
 	kept := slices.Clone(segments[count:])
-	l.raiseStartLocked(kept[0].base)
+	if !l.tiered() {
+		l.raiseStartLocked(kept[0].base)
+	}
 	l.segments.Store(&kept)
 	return segments[:count]
 }
@@ -89,7 +97,7 @@ func (l *Log) relink(oldest []*segment) {
 
 // deletable counts the oldest segments that may go; all says that the active one, not empty, is among them.
 func (l *Log) deletable(now time.Time) (count int, all bool, err error) {
-	cfg := l.config.Load()
+	limits := l.limits()
 	segments := *l.segments.Load()
 	hw, start, size := l.HighWatermark(), l.StartOffset(), l.Size()
 	for i, s := range segments {
@@ -98,11 +106,12 @@ func (l *Log) deletable(now time.Time) (count int, all bool, err error) {
 			break
 		}
 		due := !last && next <= start
-		if !due && cfg.CleanupDelete && cfg.RetentionBytes >= 0 {
-			due = size-s.size.Load() >= cfg.RetentionBytes
+		limited := next <= limits.end && (!last || limits.active)
+		if !due && limited && limits.bytes >= 0 {
+			due = size-s.size.Load() >= limits.bytes
 		}
-		if !due && cfg.CleanupDelete && cfg.RetentionMs >= 0 {
-			if due, err = s.expired(now, cfg.RetentionMs); err != nil {
+		if !due && limited && limits.ms >= 0 {
+			if due, err = s.expired(now, limits.ms); err != nil {
 				return 0, false, l.readError(err)
 			}
 		}
@@ -115,21 +124,21 @@ func (l *Log) deletable(now time.Time) (count int, all bool, err error) {
 	return count, count == len(segments), nil
 }
 
-// expired tells whether the segment's largest timestamp, or its file's where it has none, is older than the limit.
+// expired tells whether the segment's latest is older than the limit.
 func (s *segment) expired(now time.Time, limitMs int64) (bool, error) {
-	largest, err := s.largestTime()
+	latest, err := s.latest()
 	if errors.Is(err, errBatch) {
 		return false, nil // damage: nothing is known of its age
 	}
-	if err != nil {
-		return false, err
+	return err == nil && now.UnixMilli()-latest > limitMs, err
+}
+
+// latest is the segment's largest timestamp, or its file's where it has none.
+func (s *segment) latest() (int64, error) {
+	largest, err := s.largestTime()
+	if err != nil || largest != record.NoTimestamp {
+		return largest, err
 	}
-	if largest == record.NoTimestamp {
-		info, err := s.env.fs.Stat(s.path(logSuffix))
-		if err != nil {
-			return false, err
-		}
-		largest = info.ModTime
-	}
-	return now.UnixMilli()-largest > limitMs, nil
+	info, err := s.env.fs.Stat(s.path(logSuffix))
+	return info.ModTime, err
 }

@@ -56,6 +56,9 @@ func (l *Log) rollLocked(now time.Time, first, last wire.Offset) error {
 		kept = slices.Clip(segments[:len(segments)-1])
 	}
 	old.sealed.Store(true)
+	if !l.sealNoted.Swap(true) {
+		l.env.sealed.add(l)
+	}
 	kept = append(kept, s)
 	l.segments.Store(&kept)
 	l.end.set(end, base, 0)

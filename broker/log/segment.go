@@ -56,7 +56,8 @@ type segment struct {
 	sparse    sparse
 	firstTime int64 // of the first batch; unknownTime until looked up
 	created   time.Time
-	reserved  int64 // where the room ends that was reserved for the file; 0 without
+	since     time.Time // of the first append; zero until somebody looked, where that was before a restart
+	reserved  int64     // where the room ends that was reserved for the file; 0 without
 }
 
 // newSegment is a segment without content.

@@ -1,9 +1,13 @@
 package log
 
 import (
+	"errors"
+	"fmt"
+	"math"
+	"path"
+	"slices"
 	"time"
 
-	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
@@ -15,61 +19,124 @@ func (l *Log) LocalStartOffset() wire.Offset {
 }
 
 // SetTiered says up to where, exclusive, the object store holds the log from its start on: by offsets and leader epochs, in a
-// manifest that was read back. Local retention ends there. It is forgotten when the log is closed or cut below it.
+// manifest that was read back. Local retention ends there. It is forgotten when the log is closed, cut below it or begun anew.
 func (l *Log) SetTiered(end wire.Offset) { l.tieredEnd.Store(int64(end)) }
 
 // TieredEndOffset is what SetTiered said last; wire.NoOffset while nothing is known.
 func (l *Log) TieredEndOffset() wire.Offset { return wire.Offset(l.tieredEnd.Load()) }
+
+// tiered tells whether the log's older part may be in the object store alone.
+func (l *Log) tiered() bool { return l.config.Load().RemoteStorageEnable }
+
+// limits are what Retain goes by, besides the log start.
+type limits struct {
+	end    wire.Offset // segments that end behind it stay
+	active bool        // the active segment may go
+	bytes  int64       // of what is here; -1: no limit
+	ms     int64       // -1: no limit
+}
+
+// asTotal stands in local.retention.* for the value of retention.*.
+const asTotal = -2
+
+func (l *Log) limits() limits {
+	cfg := l.config.Load()
+	total := limits{end: math.MaxInt64, active: true, bytes: -1, ms: -1}
+	if cfg.CleanupDelete {
+		total.bytes, total.ms = cfg.RetentionBytes, cfg.RetentionMs
+	}
+	if !cfg.RemoteStorageEnable {
+		return total
+	}
+	if wire.IsInternalTopic(l.tp.Topic) {
+		return limits{bytes: -1, ms: -1} // whoever coordinates reads them here (safety.md 25)
+	}
+	local := limits{end: l.TieredEndOffset(), bytes: total.bytes, ms: total.ms}
+	if cfg.RemoteLogCopyDisable {
+		return local
+	}
+	if !cfg.CleanupCompact {
+		local.bytes, local.ms = cfg.RetentionBytes, cfg.RetentionMs // also where nothing is ever deleted from the whole
+	}
+	if cfg.LocalRetentionBytes != asTotal {
+		local.bytes = cfg.LocalRetentionBytes
+	}
+	if cfg.LocalRetentionMs != asTotal {
+		local.ms = cfg.LocalRetentionMs
+	}
+	return local
+}
+
+// startUnsaved notes that the checkpoint of log starts has to name a tiered log.
+func (l *Log) startUnsaved() {
+	if l.tiered() && wire.Offset(l.startSaved.Load()) == wire.NoOffset {
+		markChanged(&l.env.disk.startChanged)
+	}
+}
+
+// saveStart makes the start of a tiered log durable before segments go: neither what went may be taken for the start of the log
+// later, nor may the start come back to what was in them alone.
+func (l *Log) saveStart() error {
+	if !l.tiered() || l.env.saveStarts == nil || wire.Offset(l.startSaved.Load()) == l.StartOffset() {
+		return nil
+	}
+	if err := l.env.saveStarts(); err != nil {
+		return l.env.fault("save the log start", err)
+	}
+	return nil
+}
 
 // StartFromTier drops what is here and starts an empty local log at an offset, of a partition that the object store holds from
 // logStart up to there: epochs are its lineage, producerSnapshot a .snapshot file as of at, empty for none. It is durable when
 // it returns. What a crash meanwhile leaves ends below at: the caller looks at the manifest again. Nothing is known to be
 // tiered until SetTiered.
 func (l *Log) StartFromTier(now time.Time, at, logStart wire.Offset, epochs []EpochEntry, producerSnapshot []byte) error {
+	if logStart < 0 || at < logStart {
+		return fmt.Errorf("%w: log start %d, first offset %d", ErrOffsetOutOfRange, logStart, at)
+	}
+	var producers producerState
+	if len(producerSnapshot) > 0 {
+		entries, err := DecodeProducerSnapshot(producerSnapshot)
+		if err != nil {
+			return err
+		}
+		producers = restoreProducers(entries, now.UnixMilli())
+	}
+	for i, e := range epochs {
+		if i > 0 && (e.Epoch <= epochs[i-1].Epoch || e.Start < epochs[i-1].Start) {
+			return fmt.Errorf("%w: epoch %d at %d out of order", errCheckpoint, e.Epoch, e.Start)
+		}
+	}
+	below := epochCache(slices.Clone(epochs)).truncateEnd(at).truncateStart(logStart)
+	l.maintenance.Lock()
+	defer l.maintenance.Unlock()
+	if err := l.env.disk.check(); err != nil {
+		return err
+	}
+	l.start.Store(int64(logStart))
+	if err := l.saveStart(); err != nil {
+		return err
+	}
+	err := l.restartMaintained(now, beginning{at: at, start: logStart, epochs: below, producers: producers, prepare: func() error {
+		return l.keepBeginning(at, below, producerSnapshot)
+	}})
+	if err != nil || !l.newDir {
+		return err
+	}
+	err = errors.Join(syncFile(l.env.fs, path.Join(l.dir, partitionFile)), l.env.fs.SyncDir(path.Dir(l.dir)))
+	if err != nil {
+		return l.env.fault("start the log anew", err)
+	}
 	return nil
 }
 
-// SealedSegment describes a segment to which nothing is appended any more.
-type SealedSegment struct {
-	Base wire.Offset
-	Next wire.Offset // the next segment's base
-	Size int64
-	// LatestMs is what retention goes by: the largest timestamp, or where the records have none the file's time.
-	LatestMs int64
+// keepBeginning brings to disk what a log from the tier knows of what lies below it.
+func (l *Log) keepBeginning(at wire.Offset, epochs epochCache, producerSnapshot []byte) error {
+	if len(producerSnapshot) > 0 {
+		if err := writeFile(l.env.fs, l.snapshotPath(at), producerSnapshot); err != nil {
+			return err
+		}
+		l.snapshotFiles = append(l.snapshotFiles, at)
+	}
+	return l.writeEpochs(at)
 }
-
-// SealedSegments describes the sealed segments that end behind from, oldest first. It may read the disk.
-func (l *Log) SealedSegments(from wire.Offset) ([]SealedSegment, error) { return nil, nil }
-
-// UnsealedSince is when the oldest record of the active segment was appended; ok is false when it is empty. After a restart it
-// is worked out from the record's timestamp, within what the times of the files allow. It may read the disk.
-func (l *Log) UnsealedSince(now time.Time) (since time.Time, ok bool, err error) {
-	return time.Time{}, false, nil
-}
-
-// Upload is a sealed segment held open, with all that goes to the object store beside it. Everything was verified and is durable
-// here. Release must be called once.
-type Upload struct {
-	Base         wire.Offset
-	Next         wire.Offset
-	File         vfs.File // the segment is its first Size bytes
-	Size         int64
-	MinTimestamp int64 // of the batches' first records, -1 when there is none
-	MaxTimestamp int64 // -1 when there is none
-
-	OffsetIndex []byte       // an .index file, made from the batches
-	TimeIndex   []byte       // a .timeindex file, likewise
-	TxnIndex    []byte       // a .txnindex file; empty without aborted transactions
-	Producers   []byte       // a .snapshot file as of Next
-	Epochs      []EpochEntry // the log's, up to Next
-
-	release func()
-}
-
-// Release lets go of the file.
-func (u *Upload) Release() { u.release() }
-
-// OpenUpload makes the sealed segment that begins at base durable, reads it whole, and holds it for an upload. Indexes that are
-// missing or damaged here are no obstacle. It is ErrDamaged where a batch is unsound, and ErrOffsetOutOfRange where no
-// sealed segment begins at base. It blocks on the disk for as long as it takes to read the segment.
-func (l *Log) OpenUpload(base wire.Offset) (*Upload, error) { return nil, ErrOffsetOutOfRange }

@@ -21,7 +21,8 @@ type TimestampOffset struct {
 var NoTimestampOffset = TimestampOffset{Timestamp: record.NoTimestamp, Offset: wire.NoOffset, LeaderEpoch: wire.NoLeaderEpoch}
 
 // OffsetForTimestamp is the first record, in offset order and below upTo, with a timestamp of ts or later; NoTimestampOffset
-// where there is none. It reads the disk.
+// where there is none. It reads the disk, and looks at what is there: while StartOffset() < LocalStartOffset(), an earlier record may
+// be in the object store.
 func (l *Log) OffsetForTimestamp(ts int64, upTo wire.Offset) (TimestampOffset, error) {
 	if err := l.env.disk.check(); err != nil {
 		return NoTimestampOffset, err
@@ -58,7 +59,7 @@ func below(found TimestampOffset, upTo wire.Offset) TimestampOffset {
 }
 
 // OffsetOfMaxTimestamp is the first record with the largest timestamp of the log; NoTimestampOffset if the log is empty or
-// that record is not below upTo. It reads the disk.
+// that record is not below upTo. It reads the disk, and looks at what is there, as OffsetForTimestamp.
 func (l *Log) OffsetOfMaxTimestamp(upTo wire.Offset) (TimestampOffset, error) {
 	if err := l.env.disk.check(); err != nil {
 		return NoTimestampOffset, err

@@ -27,7 +27,8 @@ func (l *Log) TruncateTo(now time.Time, offset wire.Offset) (bool, error) {
 	}
 	segments := *l.segments.Load()
 	if offset <= segments[0].base {
-		return true, l.restartMaintained(now, offset)
+		// What the object store holds below stays.
+		return true, l.restartMaintained(now, beginning{at: offset, start: min(offset, l.StartOffset()), epochs: l.epochs.Load().truncateEnd(offset)})
 	}
 	c, err := findCut(segments, offset)
 	if err != nil {
@@ -161,6 +162,9 @@ func (s *segment) reindex(h *handle, end wire.Offset) error {
 func (l *Log) forgetLocked(now time.Time, segments []*segment, end wire.Offset) error {
 	l.setEpochsLocked(l.epochs.Load().truncateEnd(end))
 	l.watermark.Store(min(l.watermark.Load(), int64(end)))
+	if l.TieredEndOffset() > end {
+		l.tieredEnd.Store(int64(wire.NoOffset)) // it was said of another history
+	}
 	l.start.Store(min(l.start.Load(), int64(end)))
 	l.snapshots = slices.DeleteFunc(l.snapshots, func(p pendingSnapshot) bool { return p.offset > end })
 	if err := l.removeSnapshots(func(at wire.Offset) bool { return at > end }); err != nil {
@@ -187,15 +191,15 @@ func (l *Log) TruncateFullyAndStartAt(now time.Time, offset wire.Offset) error {
 	if err := l.env.disk.check(); err != nil {
 		return err
 	}
-	return l.restartMaintained(now, offset)
+	return l.restartMaintained(now, beginning{at: offset, start: offset})
 }
 
-func (l *Log) restartMaintained(now time.Time, offset wire.Offset) error {
-	if err := l.lowerRecoveryPoint(min(offset, l.StartOffset())); err != nil {
+func (l *Log) restartMaintained(now time.Time, b beginning) error {
+	if err := l.lowerRecoveryPoint(min(b.at, l.StartOffset())); err != nil {
 		return err
 	}
 	l.mu.Lock()
-	err := l.startAnew(now, *l.segments.Load(), offset)
+	err := l.startAnew(now, *l.segments.Load(), b)
 	l.publishUnstableLocked()
 	l.mu.Unlock()
 	if err == nil {
