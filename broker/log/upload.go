@@ -55,8 +55,8 @@ func (l *Log) SealedSegments(from wire.Offset) ([]SealedSegment, error) {
 }
 
 // UnsealedSince is when the oldest record of the active segment was appended; ok is false when it is empty. After a restart it
-// is worked out from the record's timestamp, within what the times of the files allow. It may read the disk.
-func (l *Log) UnsealedSince() (since time.Time, ok bool, err error) {
+// is worked out from the record's timestamp, within what the times of the files allow and not behind now. It may read the disk.
+func (l *Log) UnsealedSince(now time.Time) (since time.Time, ok bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	segments := *l.segments.Load()
@@ -72,6 +72,9 @@ func (l *Log) UnsealedSince() (since time.Time, ok bool, err error) {
 		if s.since, err = l.sinceLocked(s, before); err != nil {
 			return time.Time{}, false, err
 		}
+	}
+	if s.since.After(now) {
+		return now, true, nil
 	}
 	return s.since, true, nil
 }
