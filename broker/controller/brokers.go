@@ -76,6 +76,9 @@ func (s *step) checkRegistration(change *metadata.RegisterBroker) error {
 	if change.ClusterID != s.clusterID {
 		return refusal(wire.InconsistentClusterID, "Expected cluster ID %s, but got cluster ID %s", s.clusterID, change.ClusterID)
 	}
+	if have := s.image.ClusterIncarnation(); change.ClusterIncarnation != have {
+		return refusal(wire.InconsistentClusterID, "Expected cluster incarnation %d, but got cluster incarnation %d", have, change.ClusterIncarnation)
+	}
 	if change.BrokerID < 0 || change.Incarnation == "" || len(change.Listeners) == 0 || len(change.Directories) == 0 {
 		return refusal(wire.InvalidRegistration, "A registration needs a broker id, an incarnation, listeners and log directories.")
 	}

@@ -106,6 +106,8 @@ func (s *step) judge(change metadata.Change) (answer metadata.Answer, validateOn
 		return s.createTopics(change), change.ValidateOnly
 	case *metadata.DeleteTopics:
 		return s.deleteTopics(change), false
+	case *metadata.RemovalDone:
+		return s.removalDone(change), false
 	case *metadata.CreatePartitions:
 		return s.createPartitions(change), change.ValidateOnly
 	case *metadata.IncrementalAlterConfigs:
@@ -118,6 +120,8 @@ func (s *step) judge(change metadata.Change) (answer metadata.Answer, validateOn
 		return s.allocateProducerIDs(change), false
 	case *metadata.RegisterBroker:
 		return s.registerBroker(change), false
+	case *metadata.RecoverCluster:
+		return s.recoverCluster(change), false
 	case *metadata.UnregisterBroker:
 		return s.unregisterBroker(change), false
 	case *metadata.BrokerHeartbeat:

@@ -16,12 +16,13 @@ type partitionState struct {
 	leader      wire.BrokerID
 	directories []string // nil: as they are
 	elr         []wire.BrokerID
+	recovery    metadata.RecoveryState
 	newEpoch    bool // even if the leader stays
 }
 
 // stateOf a partition as it is.
 func stateOf(p *metadata.Partition) partitionState {
-	return partitionState{isr: p.ISR, leader: p.Leader, elr: p.ELR}
+	return partitionState{isr: p.ISR, leader: p.Leader, elr: p.ELR, recovery: p.Recovery}
 }
 
 // changeRecord takes a partition to a state; nil if it is there already.
@@ -33,6 +34,9 @@ func changeRecord(topic wire.TopicID, index int32, p *metadata.Partition, to par
 	}
 	if !slices.Equal(to.elr, p.ELR) {
 		r.ELR, changed = to.elr, true
+	}
+	if to.recovery != p.Recovery {
+		r.Recovery, changed = &to.recovery, true
 	}
 	if to.leader != p.Leader || to.newEpoch {
 		epoch := p.LeaderEpoch + 1

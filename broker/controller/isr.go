@@ -65,7 +65,7 @@ func (s *step) decideISR(leader wire.BrokerID, proposal metadata.ISRProposal) (*
 		}
 	}
 	to := stateOf(p)
-	to.isr = isr
+	to.isr, to.recovery = isr, proposal.Recovery
 	if r := changeRecord(t.ID, proposal.Partition, p, to); r != nil {
 		s.add(r)
 	}

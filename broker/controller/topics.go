@@ -245,10 +245,33 @@ func (s *step) deleteTopics(change *metadata.DeleteTopics) *metadata.DeleteTopic
 			}
 		}
 		records = append(records, &metadata.RemoveTopicRecord{ID: ref.ID})
+		if s.mayBeTiered(*ref.Name) {
+			records = append(records, &metadata.RemovalRecord{Topic: *ref.Name, TopicID: ref.ID, RemovedMs: s.now.UnixMilli()})
+		}
 		answer.Topics = append(answer.Topics, metadata.DeletedTopic{Name: ref.Name, ID: ref.ID})
 	}
 	s.add(records...)
 	return answer
+}
+
+// mayBeTiered tells whether the object store may hold something of a topic: it is tiered, or somebody has said whether it is, which
+// may have been different before.
+func (s *step) mayBeTiered(topic string) bool {
+	configs := s.image.Configs(metadata.ConfigResource{Type: metadata.TopicResource, Name: topic})
+	if _, said := configs[remoteStorageEnable]; said {
+		return true
+	}
+	return s.effectiveConfig().TierEnable
+}
+
+const remoteStorageEnable = "remote.storage.enable"
+
+// removalDone forgets a removed topic of which nothing is left.
+func (s *step) removalDone(change *metadata.RemovalDone) *metadata.RemovalDoneAnswer {
+	if _, ok := s.image.Removal(change.TopicID); ok {
+		s.add(&metadata.RemovalDoneRecord{TopicID: change.TopicID})
+	}
+	return &metadata.RemovalDoneAnswer{}
 }
 
 // listed is an item of a request's list, and whether another item has the same name.

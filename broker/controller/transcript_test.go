@@ -39,6 +39,8 @@ var changes = map[string]func() metadata.Change{
 	"replace":           func() metadata.Change { return new(metadata.AlterConfigs) },
 	"update-features":   func() metadata.Change { return new(metadata.UpdateFeatures) },
 	"producer-ids":      func() metadata.Change { return new(metadata.AllocateProducerIDs) },
+	"removal-done":      func() metadata.Change { return new(metadata.RemovalDone) },
+	"recover":           func() metadata.Change { return new(metadata.RecoverCluster) },
 	"unregister":        func() metadata.Change { return new(metadata.UnregisterBroker) },
 	"alter-partition":   func() metadata.Change { return new(metadata.AlterPartition) },
 	"assign":            func() metadata.Change { return new(metadata.AssignReplicasToDirs) },
@@ -48,7 +50,7 @@ var changes = map[string]func() metadata.Change{
 //
 //	new [set=key=value]...               a controller of broker 1 that is not active
 //	elect epoch=N                        the role on the image so far
-//	register id=N [incarnation=] [boot=] [dirs=a,b] [clean=N] [rack=] [cluster=]
+//	register id=N [incarnation=] [boot=] [dirs=a,b] [clean=N] [rack=] [cluster=] [cluster-incarnation=N]
 //	beat id=N [offset=N] [epoch=N] [shutdown] [fence] [offline=a,b]
 //	broker id=N...                       registers and unfences brokers, prints nothing
 //	advance by=DURATION                  moves the clock, then ticks
@@ -77,13 +79,14 @@ func TestTranscripts(t *testing.T) {
 }
 
 func (r *transcript) do(t *testing.T, d *datadriven.TestData) string {
-	id, offset, epoch, clean := 0, -1, -1, -1
+	id, offset, epoch, clean, clusterIncarnation := 0, -1, -1, -1, 0
 	incarnation, boot, rack, cluster, by, name := "i", "boot", "", "cluster", "0s", ""
 	d.MaybeScanArgs(t, "offset", &offset)
 	d.MaybeScanArgs(t, "epoch", &epoch)
 	d.MaybeScanArgs(t, "clean", &clean)
 	d.MaybeScanArgs(t, "incarnation", &incarnation)
 	d.MaybeScanArgs(t, "boot", &boot)
+	d.MaybeScanArgs(t, "cluster-incarnation", &clusterIncarnation)
 	d.MaybeScanArgs(t, "rack", &rack)
 	d.MaybeScanArgs(t, "cluster", &cluster)
 	d.MaybeScanArgs(t, "by", &by)
@@ -102,7 +105,9 @@ func (r *transcript) do(t *testing.T, d *datadriven.TestData) string {
 		}
 		return r.print(r.c.Elected(r.now, image, wire.LeaderEpoch(epoch)), nil)
 	case "register":
-		return r.step(t, d, registration(id, incarnation, boot, rack, cluster, clean, values(d, "dirs")))
+		change := registration(id, incarnation, boot, rack, cluster, clean, values(d, "dirs"))
+		change.ClusterIncarnation = int64(clusterIncarnation)
+		return r.step(t, d, change)
 	case "beat":
 		if offset < 0 {
 			offset = int(r.c.Image().Offset())
@@ -150,7 +155,8 @@ func (r *transcript) do(t *testing.T, d *datadriven.TestData) string {
 	case "image":
 		var out strings.Builder
 		for line := range strings.SplitSeq(strings.ReplaceAll(string(r.c.Image().Snapshot()), `{"type"`, "\n{\"type\""), "\n") {
-			if strings.HasPrefix(line, `{"type":"Config"`) || strings.HasPrefix(line, `{"type":"Broker`) || strings.HasPrefix(line, `{"type":"Feature`) {
+			if strings.HasPrefix(line, `{"type":"Config"`) || strings.HasPrefix(line, `{"type":"Broker`) || strings.HasPrefix(line, `{"type":"Feature`) ||
+				strings.HasPrefix(line, `{"type":"Removal`) || strings.HasPrefix(line, `{"type":"ClusterRecovered`) {
 				out.WriteString(strings.TrimRight(line, ",]}") + "\n")
 			}
 		}

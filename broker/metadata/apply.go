@@ -64,6 +64,20 @@ func (b *builder) apply(r Record) error {
 		return b.createTopic(r)
 	case *RemoveTopicRecord:
 		return b.removeTopic(r)
+	case *RemovalRecord:
+		return b.putRemoval(r)
+	case *RemovalDoneRecord:
+		if _, ok := b.next.Removal(r.TopicID); !ok {
+			return fmt.Errorf("removal of topic id %s is unknown", r.TopicID)
+		}
+		b.next.removals = b.next.removals.without(r.TopicID)
+		return nil
+	case *ClusterRecoveredRecord:
+		if r.Incarnation <= b.next.incarnation {
+			return fmt.Errorf("cluster incarnation %d after %d", r.Incarnation, b.next.incarnation)
+		}
+		b.next.incarnation = r.Incarnation
+		return nil
 	case *PartitionRecord:
 		return b.putPartition(r)
 	case *PartitionChangeRecord:
@@ -100,6 +114,9 @@ func (b *builder) createTopic(r *TopicRecord) error {
 	case b.next.TopicByID(r.ID) != nil:
 		return fmt.Errorf("topic id %s exists", r.ID)
 	}
+	if _, ok := b.next.Removal(r.ID); ok {
+		return fmt.Errorf("topic id %s is being removed", r.ID)
+	}
 	b.putTopic(&Topic{Name: r.Name, ID: r.ID})
 	return nil
 }
@@ -122,6 +139,21 @@ func (b *builder) removeTopic(r *RemoveTopicRecord) error {
 	b.next.topicIDs = b.next.topicIDs.without(t.ID)
 	b.next.configs = b.next.configs.without(configs)
 	b.next.partitionCount -= len(t.Partitions)
+	return nil
+}
+
+// putRemoval refuses to have anything deleted of a topic that is there.
+func (b *builder) putRemoval(r *RemovalRecord) error {
+	_, known := b.next.Removal(r.TopicID)
+	switch {
+	case r.TopicID.IsZero() || !wire.ValidTopicName(r.Topic):
+		return fmt.Errorf("topic %q of id %s", r.Topic, r.TopicID)
+	case b.next.TopicByID(r.TopicID) != nil:
+		return fmt.Errorf("topic id %s is still there", r.TopicID)
+	case known:
+		return fmt.Errorf("removal of topic id %s is known already", r.TopicID)
+	}
+	b.next.removals = b.next.removals.with(r.TopicID, Removal{Topic: r.Topic, TopicID: r.TopicID, RemovedMs: r.RemovedMs})
 	return nil
 }
 

@@ -141,6 +141,11 @@ func TestRecordsThatDoNotFitTheImageAreRefused(t *testing.T) {
 		"topic with a name that exists":    &TopicRecord{Name: "a", ID: topicB},
 		"topic with an id that exists":     &TopicRecord{Name: "b", ID: topicA},
 		"unknown topic removed":            &RemoveTopicRecord{ID: topicB},
+		"removal of a topic that is there": &RemovalRecord{Topic: "a", TopicID: topicA},
+		"removal without a topic id":       &RemovalRecord{Topic: "b"},
+		"removal without a topic's name":   &RemovalRecord{Topic: "../b", TopicID: topicB},
+		"removal that is not under way":    &RemovalDoneRecord{TopicID: topicB},
+		"the cluster's incarnation stays":  &ClusterRecoveredRecord{},
 		"partition of an unknown topic":    &PartitionRecord{TopicID: topicB, Partition: newPartition(1)},
 		"a gap in the partitions":          &PartitionRecord{TopicID: topicA, Index: 3, Partition: newPartition(1)},
 		"a negative partition":             &PartitionRecord{TopicID: topicA, Index: -1, Partition: newPartition(1)},
@@ -176,6 +181,49 @@ func TestRecordsThatDoNotFitTheImageAreRefused(t *testing.T) {
 		}
 		if image.Hash() != before {
 			t.Errorf("%s: the image changed", name)
+		}
+	}
+}
+
+// Safety rule 28: what is to be deleted of a topic is in the image, and in its snapshots, until it is gone.
+func TestSafety28ARemovalIsRememberedUntilItIsDone(t *testing.T) {
+	image := populated(t)
+	removed, _, err := image.Apply(8, []Record{&RemoveTopicRecord{ID: topicA}, &RemovalRecord{Topic: "a", TopicID: topicA, RemovedMs: 5}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Removal{Topic: "a", TopicID: topicA, RemovedMs: 5}
+	again, err := DecodeSnapshot(removed.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, image := range map[string]*Image{"log": removed, "snapshot": again} {
+		if r, ok := image.Removal(topicA); !ok || r != want || image.RemovalCount() != 1 || image.Topic("a") != nil {
+			t.Errorf("%s: removal %+v, %t", name, r, ok)
+		}
+	}
+	if _, _, err := again.Apply(10, []Record{&TopicRecord{Name: "b", ID: topicA}}); err == nil {
+		t.Error("the id of a topic that is being removed was given to another")
+	}
+	done, _, err := again.Apply(10, []Record{&RemovalDoneRecord{TopicID: topicA}})
+	if err != nil || done.RemovalCount() != 0 || again.RemovalCount() != 1 {
+		t.Errorf("done: %v, %d left", err, done.RemovalCount())
+	}
+}
+
+// Safety rule 30: the cluster's incarnation goes up alone, and is part of the image.
+func TestSafety30TheIncarnationIsPartOfTheImage(t *testing.T) {
+	image := populated(t)
+	for want := int64(1); want < 3; want++ {
+		next, _, err := image.Apply(image.Offset()+1, []Record{&ClusterRecoveredRecord{Incarnation: want}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if image, err = DecodeSnapshot(next.Snapshot()); err != nil || image.ClusterIncarnation() != want {
+			t.Fatalf("incarnation %d, %v", image.ClusterIncarnation(), err)
+		}
+		if _, _, err := image.Apply(image.Offset()+1, []Record{&ClusterRecoveredRecord{Incarnation: want}}); err == nil {
+			t.Errorf("incarnation %d began twice", want)
 		}
 	}
 }

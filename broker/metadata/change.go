@@ -213,6 +213,16 @@ type AllocateProducerIDsAnswer struct {
 	Length int32           `json:"length"`
 }
 
+// RemovalDone tells that nothing of a removed topic is left in the object store. It is answered by RemovalDoneAnswer.
+type RemovalDone struct {
+	TopicID wire.TopicID `json:"topicId"`
+}
+
+// RemovalDoneAnswer is the outcome; one that is not known any more is done.
+type RemovalDoneAnswer struct {
+	Result Result `json:"result"`
+}
+
 func (*CreateTopics) change()            {}
 func (*DeleteTopics) change()            {}
 func (*CreatePartitions) change()        {}
@@ -221,9 +231,12 @@ func (*AlterConfigs) change()            {}
 func (*UpdateFeatures) change()          {}
 func (*AllocateProducerIDs) change()     {}
 
+func (*RemovalDone) change() {}
+
 func (*CreateTopicsAnswer) answer()        {}
 func (*DeleteTopicsAnswer) answer()        {}
 func (*CreatePartitionsAnswer) answer()    {}
 func (*AlterConfigsAnswer) answer()        {}
 func (*UpdateFeaturesAnswer) answer()      {}
 func (*AllocateProducerIDsAnswer) answer() {}
+func (*RemovalDoneAnswer) answer()         {}

@@ -4,15 +4,17 @@ import "github.com/tidemark-io/tidemark/broker/wire"
 
 // RegisterBroker announces a started broker (BrokerRegistration). It is answered by RegisterBrokerAnswer.
 type RegisterBroker struct {
-	BrokerID       wire.BrokerID      `json:"brokerId"`
-	ClusterID      string             `json:"clusterId"`
-	Incarnation    string             `json:"incarnation"`
-	BootID         string             `json:"bootId"`
-	Directories    []string           `json:"directories"` // ids of the log directories that are online
-	CleanStopEpoch wire.BrokerEpoch   `json:"cleanStopEpoch"`
-	Listeners      []Listener         `json:"listeners"`
-	Rack           string             `json:"rack,omitempty"`
-	Features       []SupportedFeature `json:"features"`
+	BrokerID  wire.BrokerID `json:"brokerId"`
+	ClusterID string        `json:"clusterId"`
+	// ClusterIncarnation is that of the log directories: a broker that was not there when the cluster was recovered is refused.
+	ClusterIncarnation int64              `json:"clusterIncarnation,omitempty"`
+	Incarnation        string             `json:"incarnation"`
+	BootID             string             `json:"bootId"`
+	Directories        []string           `json:"directories"` // ids of the log directories that are online
+	CleanStopEpoch     wire.BrokerEpoch   `json:"cleanStopEpoch"`
+	Listeners          []Listener         `json:"listeners"`
+	Rack               string             `json:"rack,omitempty"`
+	Features           []SupportedFeature `json:"features"`
 }
 
 // RegisterBrokerAnswer gives the broker its epoch. It starts fenced.
@@ -112,14 +114,39 @@ type DecidedISR struct {
 	ISR            []wire.BrokerID  `json:"isr"`
 }
 
+// RecoverCluster begins a new incarnation of a cluster whose brokers are lost, with all that it had in the hands of one new broker
+// (safety.md 30). It is answered by RecoverClusterAnswer.
+type RecoverCluster struct {
+	BrokerID    wire.BrokerID `json:"brokerId"`
+	Incarnation int64         `json:"incarnation"` // the one that begins
+	Directory   string        `json:"directory"`   // id of the directory that gets the partitions; "" where the broker chooses
+	// Partitions are all that there are. What is refused otherwise has changed since they were looked at.
+	Partitions     []RecoveredPartition `json:"partitions"`
+	NextProducerID wire.ProducerID      `json:"nextProducerId"` // above all ids that were seen
+}
+
+// RecoveredPartition is a partition and the highest leader epoch that was seen of it.
+type RecoveredPartition struct {
+	TopicID     wire.TopicID     `json:"topicId"`
+	Partition   int32            `json:"partition"`
+	LeaderEpoch wire.LeaderEpoch `json:"leaderEpoch"`
+}
+
+// RecoverClusterAnswer is the outcome.
+type RecoverClusterAnswer struct {
+	Result Result `json:"result"`
+}
+
 func (*RegisterBroker) change()       {}
 func (*BrokerHeartbeat) change()      {}
 func (*UnregisterBroker) change()     {}
 func (*AssignReplicasToDirs) change() {}
 func (*AlterPartition) change()       {}
+func (*RecoverCluster) change()       {}
 
 func (*RegisterBrokerAnswer) answer()       {}
 func (*BrokerHeartbeatAnswer) answer()      {}
 func (*UnregisterBrokerAnswer) answer()     {}
 func (*AssignReplicasToDirsAnswer) answer() {}
 func (*AlterPartitionAnswer) answer()       {}
+func (*RecoverClusterAnswer) answer()       {}

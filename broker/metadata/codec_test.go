@@ -26,6 +26,12 @@ var formats = []struct {
 	{&TopicRecord{Name: "orders", ID: topicA}, `{"type":"Topic","version":0,"name":"orders","id":"CgAAAAAAAAAAAAAAAAAAAQ"}`},
 	{&RemoveTopicRecord{ID: topicA}, `{"type":"RemoveTopic","version":0,"id":"CgAAAAAAAAAAAAAAAAAAAQ"}`},
 	{
+		&RemovalRecord{Topic: "orders", TopicID: topicA, RemovedMs: 1700},
+		`{"type":"Removal","version":0,"topic":"orders","topicId":"CgAAAAAAAAAAAAAAAAAAAQ","removedMs":1700}`,
+	},
+	{&RemovalDoneRecord{TopicID: topicA}, `{"type":"RemovalDone","version":0,"topicId":"CgAAAAAAAAAAAAAAAAAAAQ"}`},
+	{&ClusterRecoveredRecord{Incarnation: 2}, `{"type":"ClusterRecovered","version":0,"incarnation":2}`},
+	{
 		&PartitionRecord{TopicID: topicA, Index: 2, Partition: Partition{
 			Replicas: []wire.BrokerID{1, 2}, Directories: []string{"d1", ""}, ISR: []wire.BrokerID{1}, Leader: 1, LeaderEpoch: 3, PartitionEpoch: 4,
 		}},

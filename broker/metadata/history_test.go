@@ -21,7 +21,13 @@ func (w *writer) next(t *rapid.T) Record {
 	topics := slices.Collect(w.image.Topics(""))
 	brokers := slices.Collect(w.image.Brokers())
 	topic := func() *Topic { return rapid.SampledFrom(topics).Draw(t, "topic") }
-	kinds := []string{"topic", "config", "register", "elect", "producer ids", "feature", "nothing"}
+	kinds := []string{"topic", "config", "register", "elect", "producer ids", "feature", "recover", "nothing"}
+	if w.ids < 255 {
+		kinds = append(kinds, "removal")
+	}
+	if w.image.RemovalCount() > 0 {
+		kinds = append(kinds, "removal done")
+	}
 	if len(topics) > 0 {
 		kinds = append(kinds, "partition", "partition", "change", "change", "topic config", "remove topic")
 	}
@@ -61,6 +67,13 @@ func (w *writer) next(t *rapid.T) Record {
 		return w.config(t, TopicResource, topic().Name)
 	case "config":
 		return w.config(t, rapid.SampledFrom([]ResourceType{BrokerResource, GroupResource, ClientMetricsResource}).Draw(t, "type"), "1")
+	case "removal":
+		w.ids++
+		return &RemovalRecord{Topic: "gone", TopicID: wire.TopicID{0: w.ids * 37, 1: w.ids}, RemovedMs: int64(w.ids)}
+	case "removal done":
+		return &RemovalDoneRecord{TopicID: rapid.SampledFrom(slices.Collect(w.image.Removals())).Draw(t, "removal").TopicID}
+	case "recover":
+		return &ClusterRecoveredRecord{Incarnation: w.image.ClusterIncarnation() + 1}
 	case "remove topic":
 		return &RemoveTopicRecord{ID: topic().ID}
 	case "register":

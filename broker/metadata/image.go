@@ -15,11 +15,13 @@ import (
 type Image struct {
 	offset         wire.Offset
 	controller     Controller
+	incarnation    int64
 	topics         sortedMap[string, *Topic]
 	topicIDs       sortedMap[wire.TopicID, *Topic]
 	partitionCount int
 	brokers        sortedMap[wire.BrokerID, *Broker]
 	configs        sortedMap[ConfigResource, map[string]string]
+	removals       sortedMap[wire.TopicID, Removal]
 	features       Features
 	nextProducerID wire.ProducerID
 }
@@ -30,12 +32,15 @@ func Empty() *Image {
 		offset:     wire.NoOffset,
 		controller: Controller{BrokerID: wire.NoBroker},
 		topics:     sortedMap[string, *Topic]{compare: strings.Compare},
-		topicIDs:   sortedMap[wire.TopicID, *Topic]{compare: func(a, b wire.TopicID) int { return bytes.Compare(a[:], b[:]) }},
+		topicIDs:   sortedMap[wire.TopicID, *Topic]{compare: compareIDs},
+		removals:   sortedMap[wire.TopicID, Removal]{compare: compareIDs},
 		brokers:    sortedMap[wire.BrokerID, *Broker]{compare: cmp.Compare[wire.BrokerID]},
 		configs:    sortedMap[ConfigResource, map[string]string]{compare: ConfigResource.compare},
 		features:   Features{Epoch: wire.NoOffset},
 	}
 }
+
+func compareIDs(a, b wire.TopicID) int { return bytes.Compare(a[:], b[:]) }
 
 // Controller is who wrote the last records.
 type Controller struct {
@@ -67,8 +72,8 @@ type Partition struct {
 	LastKnownELR   []wire.BrokerID  `json:"lastKnownElr,omitempty"` // reserved
 	Leader         wire.BrokerID    `json:"leader"`                 // or wire.NoBroker
 	LeaderEpoch    wire.LeaderEpoch `json:"leaderEpoch"`
-	PartitionEpoch int32            `json:"partitionEpoch"`     // +1 with each change
-	Recovery       RecoveryState    `json:"recovery,omitempty"` // reserved
+	PartitionEpoch int32            `json:"partitionEpoch"` // +1 with each change
+	Recovery       RecoveryState    `json:"recovery,omitempty"`
 }
 
 // DirectoryOf is the directory id of the broker's replica: "" if it has none, or has not chosen yet.
@@ -79,7 +84,8 @@ func (p *Partition) DirectoryOf(broker wire.BrokerID) string {
 	return ""
 }
 
-// RecoveryState says whether the partition's leader was elected from outside the ISR and still has to recover.
+// RecoveryState says whether the partition's leader was elected from outside the ISR and still has to recover: with the cluster's
+// recovery from its bucket, to find out which offsets may have been lost and begin above them (safety.md 19).
 type RecoveryState int8
 
 // The values of RecoveryState, as in Kafka's LeaderRecoveryState.
@@ -121,6 +127,13 @@ type SupportedFeature struct {
 	Max  int16  `json:"max"`
 }
 
+// Removal is a topic that was removed, and of which the object store may still hold something (safety.md 28).
+type Removal struct {
+	Topic     string
+	TopicID   wire.TopicID
+	RemovedMs int64 // by the controller's clock
+}
+
 // Features are the finalised features of the cluster.
 type Features struct {
 	Epoch  wire.Offset    // offset of the last change; -1 before the first
@@ -148,6 +161,9 @@ func (i *Image) Offset() wire.Offset { return i.offset }
 
 // Controller that wrote the last records. Its epoch is the epoch of Offset.
 func (i *Image) Controller() Controller { return i.controller }
+
+// ClusterIncarnation counts how often the cluster was recovered from its bucket.
+func (i *Image) ClusterIncarnation() int64 { return i.incarnation }
 
 // Topic by name, nil if there is none.
 func (i *Image) Topic(name string) *Topic { t, _ := i.topics.get(name); return t }
@@ -195,6 +211,15 @@ func (i *Image) ConfigResources(t ResourceType) iter.Seq[string] {
 		}
 	}
 }
+
+// Removals that are under way, in order of the topics' ids.
+func (i *Image) Removals() iter.Seq[Removal] { return i.removals.values(wire.TopicID{}) }
+
+// Removal of the topic with that id.
+func (i *Image) Removal(id wire.TopicID) (Removal, bool) { return i.removals.get(id) }
+
+// RemovalCount is how many removals are under way.
+func (i *Image) RemovalCount() int { return i.removals.len() }
 
 // Features that are finalised.
 func (i *Image) Features() Features { return i.features }

@@ -38,6 +38,19 @@ type RemoveTopicRecord struct {
 	ID wire.TopicID `json:"id"`
 }
 
+// RemovalRecord says that what the object store holds of a topic that was removed is to be deleted. It is committed with the topic's
+// RemoveTopicRecord and holds until a RemovalDoneRecord.
+type RemovalRecord struct {
+	Topic     string       `json:"topic"`
+	TopicID   wire.TopicID `json:"topicId"`
+	RemovedMs int64        `json:"removedMs"` // by the controller's clock
+}
+
+// RemovalDoneRecord says that nothing of a removed topic is left.
+type RemovalDoneRecord struct {
+	TopicID wire.TopicID `json:"topicId"`
+}
+
 // PartitionRecord creates a partition (the next index of its topic) or replaces one as a whole.
 type PartitionRecord struct {
 	TopicID wire.TopicID `json:"topicId"`
@@ -100,10 +113,19 @@ type FeatureLevelRecord struct {
 	Level int16  `json:"level"`
 }
 
+// ClusterRecoveredRecord begins a new incarnation of the cluster, after one whose brokers and disks are lost: what follows in the
+// same commit unregisters all brokers and assigns all partitions anew (safety.md 30).
+type ClusterRecoveredRecord struct {
+	Incarnation int64 `json:"incarnation"`
+}
+
 func (*ControllerElectedRecord) recordType() recordType  { return recordType{"ControllerElected", 0} }
 func (*NoOpRecord) recordType() recordType               { return recordType{"NoOp", 0} }
 func (*TopicRecord) recordType() recordType              { return recordType{"Topic", 0} }
 func (*RemoveTopicRecord) recordType() recordType        { return recordType{"RemoveTopic", 0} }
+func (*RemovalRecord) recordType() recordType            { return recordType{"Removal", 0} }
+func (*RemovalDoneRecord) recordType() recordType        { return recordType{"RemovalDone", 0} }
+func (*ClusterRecoveredRecord) recordType() recordType   { return recordType{"ClusterRecovered", 0} }
 func (*PartitionRecord) recordType() recordType          { return recordType{"Partition", 0} }
 func (*PartitionChangeRecord) recordType() recordType    { return recordType{"PartitionChange", 0} }
 func (*ConfigRecord) recordType() recordType             { return recordType{"Config", 0} }

@@ -45,6 +45,9 @@ func (i *Image) records() []Record {
 	if i.controller.Epoch > 0 {
 		records = append(records, &ControllerElectedRecord{BrokerID: i.controller.BrokerID, Epoch: i.controller.Epoch})
 	}
+	if i.incarnation > 0 {
+		records = append(records, &ClusterRecoveredRecord{Incarnation: i.incarnation})
+	}
 	for _, l := range i.features.Levels {
 		records = append(records, &FeatureLevelRecord{Name: l.Name, Level: l.Level})
 	}
@@ -59,6 +62,9 @@ func (i *Image) records() []Record {
 		for index, p := range t.Partitions {
 			records = append(records, &PartitionRecord{TopicID: t.ID, Index: int32(index), Partition: *p})
 		}
+	}
+	for r := range i.Removals() {
+		records = append(records, &RemovalRecord{Topic: r.Topic, TopicID: r.TopicID, RemovedMs: r.RemovedMs})
 	}
 	for r, configs := range i.configs.all(ConfigResource{}) {
 		for _, name := range slices.Sorted(maps.Keys(configs)) {
