@@ -25,9 +25,10 @@ type DropRecord struct {
 // DroppedRange is a segment that a record takes off the list.
 type DroppedRange struct {
 	Name
-	Start wire.Offset `json:"start"`
-	End   wire.Offset `json:"end"`
-	Bytes int64       `json:"bytes"` // of both objects
+	Start   wire.Offset `json:"start"`
+	End     wire.Offset `json:"end"`
+	Size    int64       `json:"size"` // of its .log object, in bytes; of a page, of that object
+	AuxSize int64       `json:"aux_size,omitempty"`
 }
 
 // DeletedRecord says that dropped objects are gone.

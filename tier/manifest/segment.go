@@ -113,12 +113,6 @@ func (c *Checksum) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// EpochStart is the first offset of a leader epoch.
-type EpochStart struct {
-	Epoch wire.LeaderEpoch `json:"epoch"`
-	Start wire.Offset      `json:"start"`
-}
-
 // Segment is a range of offsets and the objects that serve it. Replicas roll their segments at different offsets, so the range
 // may begin inside the object; after an unclean election it may end there, too.
 type Segment struct {
