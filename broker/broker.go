@@ -24,7 +24,6 @@ import (
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/network"
 	"github.com/tidemark-io/tidemark/broker/vfs"
-	"github.com/tidemark-io/tidemark/tier/object/storeurl"
 )
 
 // Broker is a running broker.
@@ -56,9 +55,10 @@ func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (_
 	ended, end := context.WithCancel(ctx) // for undoing: nothing waits
 	end()
 
-	store, err := storeurl.Open(ctx, settings.StoreURL)
+	registry := newRegistry()
+	store, err := openStore(ctx, settings, registry)
 	if err != nil {
-		return nil, fmt.Errorf("open store.url %q: %w", settings.StoreURL, err)
+		return nil, err
 	}
 	listeners, advertised, err := listen(ctx, settings)
 	if err != nil {
@@ -67,7 +67,6 @@ func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (_
 	for _, l := range advertised {
 		b.addresses = append(b.addresses, net.JoinHostPort(l.Host, strconv.Itoa(int(l.Port))))
 	}
-	registry := newRegistry()
 	b.network = network.New(network.Options{
 		Listeners: listeners, Handler: b.handle, Answered: newRequestMetrics(registry).answered, Flexible: api.FlexibleHeader,
 		Limits: limits(settings), Logger: logger.With("component", "network"), Registerer: registry,
@@ -91,7 +90,7 @@ func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (_
 	b.startLoop(ctx)
 	undo = append(undo, b.endLoop)
 	b.ready.Store(b.engine)
-	registry.MustRegister(partitionCollector{b.engine})
+	registry.MustRegister(partitionCollector{b.engine}, tierCollector{b.engine})
 	if err := b.waitServing(ctx, settings); err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tidemark-io/tidemark/broker/replica"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier"
 	"github.com/tidemark-io/tidemark/tier/object"
 )
 
@@ -35,6 +36,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Wake is called, by any goroutine and with no locks held, when Step has something to do before NextWake.
 	Wake func()
+	// Recover brings the cluster back from its bucket alone where this broker's log directories are new, at the price of what was
+	// never uploaded (safety.md 30). Without it only a cluster of which nothing is lost is taken up so.
+	Recover bool
 	// Reconfigured is told of the settings, with the dynamic ones, whenever those change: by Open, if there are any, and by
 	// whoever calls Step. It must not block. May be nil.
 	Reconfigured func(*config.Broker)
@@ -74,6 +78,8 @@ type Engine struct {
 	keepDue    time.Time
 	keptOffset wire.Offset // of the image in keptFile
 
+	recovery *recovery // of the cluster from its bucket; nil: there is none in this run
+
 	gone []string // topics that were deleted between the former incarnation's death and the start
 
 	placementsDue bool // the controller may not know yet where logs lie
@@ -101,6 +107,9 @@ func (e *Engine) Serving() bool { return e.member.serving.Load() }
 // Image is the cluster's metadata as this broker has applied it.
 func (e *Engine) Image() *metadata.Image { return e.image.Load() }
 
+// Tier does the tier's work for the partitions that this broker leads, for metrics.
+func (e *Engine) Tier() *tier.Manager { return e.tier.worker }
+
 // Replicas are the partitions of this broker, for metrics.
 func (e *Engine) Replicas() *replica.Manager { return e.replicas }
 
@@ -118,9 +127,12 @@ func (e *Engine) Step(now time.Time) {
 	if proposal := e.replicas.Advance(now); proposal != nil {
 		e.proposeISR(now, proposal)
 	}
-	e.groups.Advance(now)
+	if !e.tier.closing { // what groups would append now, the bucket would lack
+		e.groups.Advance(now)
+	}
 	e.stepReloads(now)
 	e.upkeep.step(now)
+	e.tier.step(now)
 	e.reportPlacements(now)
 	e.role.flush(now)
 	e.keepMetadata(now)
@@ -149,7 +161,8 @@ func (e *Engine) Complete(now time.Time, lane Lane, complete Completion) {
 
 // NextWake is when Step has something to do by itself.
 func (e *Engine) NextWake() time.Time {
-	return earliest(e.role.nextWake(), e.member.nextWake(), e.upkeep.nextWake(), e.replicas.NextWake(), e.groups.NextWake(), e.reloads.due)
+	return earliest(e.role.nextWake(), e.member.nextWake(), e.upkeep.nextWake(), e.replicas.NextWake(), e.groups.NextWake(), e.reloads.due,
+		e.tier.worker.NextWake())
 }
 
 // earliest of the times that are not zero; zero if all are.

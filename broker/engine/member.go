@@ -19,6 +19,7 @@ type member struct {
 	leaving      bool      // heartbeats ask for a controlled shutdown
 	mayStop      bool      // the controller has moved everything away
 
+	heard   time.Time        // of the last heartbeat that the controller took
 	epoch   wire.BrokerEpoch // -1 before the registration
 	known   atomic.Int64     // epoch, for other goroutines
 	serving atomic.Bool
@@ -44,6 +45,12 @@ func (m *member) init(e *Engine, registration metadata.RegisterBroker) {
 
 // brokerEpoch is the epoch of the registration, or -1; for any goroutine.
 func (m *member) brokerEpoch() wire.BrokerEpoch { return wire.BrokerEpoch(m.known.Load()) }
+
+// confirmed tells whether the controller has heard from this broker within its session time: what it leads, it leads.
+func (m *member) confirmed(now time.Time) bool {
+	session := time.Duration(m.engine.config.BrokerSessionTimeoutMs) * time.Millisecond
+	return m.state == registered && !m.heard.IsZero() && now.Sub(m.heard) < session
+}
 
 func (m *member) nextWake() time.Time {
 	if m.waiting {
@@ -104,7 +111,8 @@ func (m *member) heartbeat(now time.Time) {
 			m.retry(state.Result.Code, answer)
 		default:
 			m.mayStop = m.mayStop || state.ShouldShutdown
-			m.serve(!state.Fenced && !m.leaving)
+			m.heard = e.stepped
+			m.serve(!state.Fenced && !e.stopAsked.Load())
 			if state.Fenced && !m.leaving {
 				m.due = e.stepped // catch up at once
 			}

@@ -144,8 +144,10 @@ func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *
 // assemble makes the parts and ties them together.
 func (e *Engine) assemble(now time.Time, o Options, by claim, link *chain.Chain) error {
 	wakeAt := func(time.Time) { e.wake() }
+	e.tier.init(e, o)
 	e.replicas = replica.New(replica.Options{
 		Self: e.self, Logs: e.logs, Config: o.Config, Logger: o.Logger, Wake: wakeAt, HighWatermark: e.highWatermark,
+		Tier: &e.tier,
 	})
 	c := o.Config
 	e.groups = group.New(group.Config{

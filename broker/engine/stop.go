@@ -15,14 +15,18 @@ func (e *Engine) Stop() {
 // Stopped is closed when a controlled stop is over and Close may follow.
 func (e *Engine) Stopped() <-chan struct{} { return e.stopped }
 
-// stepStop takes a controlled stop further: the heartbeat asks for leave, the controller moves everything away and fences this
-// broker, the lease goes last, so that this broker can commit its own departure.
+// stepStop takes a controlled stop further: what the bucket lacks goes there while this broker still leads, the heartbeat asks for
+// leave, the controller moves everything away and fences this broker, the lease goes last, so that this broker can commit its own
+// departure.
 func (e *Engine) stepStop(now time.Time) {
 	if e.stopAsked.Load() && e.Failure() != nil {
 		e.endStop() // there is nothing left to hand over
 		return
 	}
 	if !e.stopAsked.Load() || e.left && !e.lanes.idle(LaneLease) {
+		return
+	}
+	if e.member.serve(false); !e.tier.close(now) {
 		return
 	}
 	if !e.member.leaving {

@@ -1,0 +1,70 @@
+package broker
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tidemark-io/tidemark/broker/engine"
+)
+
+// tierCollector reads how far the tier is when it is scraped.
+type tierCollector struct {
+	engine *engine.Engine
+}
+
+func tierDesc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("tidemark_tier_"+name, help, labels, nil)
+}
+
+var (
+	descTieredEnd      = tierDesc("end_offset", "First offset that is not in the bucket.", partitionLabels...)
+	descRemoteSegments = tierDesc("remote_segments", "Segments in the bucket.", partitionLabels...)
+	descRemoteBytes    = tierDesc("remote_bytes", "Bytes of the segments in the bucket.", partitionLabels...)
+	descBehindBytes    = tierDesc("lag_bytes", "Bytes that are on disk and not in the bucket.", partitionLabels...)
+	descBehindSegments = tierDesc("lag_segments", "Sealed segments that are not in the bucket.", partitionLabels...)
+	descBehindAge      = tierDesc("oldest_unuploaded_age_seconds",
+		"Age of the topic's oldest record that is not in the bucket: what would be lost with all disks.", "topic")
+	descLost        = tierDesc("lost_offsets", "Offsets that the manifest records as lost.", partitionLabels...)
+	descTierFailing = tierDesc("failing_partitions", "Partitions whose last try to upload, commit or delete has failed.")
+	descTierHeld    = tierDesc("held_partitions", "Partitions that wait for their manifest before they serve.")
+)
+
+// Describe implements prometheus.Collector.
+func (c tierCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		descTieredEnd, descRemoteSegments, descRemoteBytes, descBehindBytes, descBehindSegments, descBehindAge, descLost,
+		descTierFailing, descTierHeld,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c tierCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	var failing, held float64
+	ages := map[string]time.Duration{}
+	for _, s := range c.engine.Tier().Stats(time.Now()) {
+		labels := []string{s.TopicPartition.Topic, strconv.Itoa(int(s.TopicPartition.Partition))}
+		if s.Open {
+			gauge(descTieredEnd, float64(s.TieredEnd), labels...)
+			gauge(descRemoteSegments, float64(s.RemoteSegments), labels...)
+			gauge(descRemoteBytes, float64(s.RemoteBytes), labels...)
+			gauge(descLost, float64(s.Lost), labels...)
+		}
+		gauge(descBehindBytes, float64(s.BehindBytes), labels...)
+		gauge(descBehindSegments, float64(s.BehindSegments), labels...)
+		ages[labels[0]] = max(ages[labels[0]], s.BehindAge)
+		failing += one(s.Err != nil)
+		held += one(s.Held)
+	}
+	for topic, age := range ages {
+		gauge(descBehindAge, age.Seconds(), topic)
+	}
+	gauge(descTierFailing, failing)
+	gauge(descTierHeld, held)
+}
