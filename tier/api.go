@@ -27,6 +27,8 @@ type Options struct {
 	// Wake is called, by any goroutine and with no lock held, when Due has something before NextWake. May be nil.
 	Wake   func()
 	Logger *slog.Logger // nil: silent
+	// PageSegments is how many segments a page of a manifest holds: 1,000 where it is 0. Tests make it smaller.
+	PageSegments int
 	// Hook is called at every point of Points, for crash tests; nil in production. A hook that panics leaves the bucket and
 	// the disk as a crash there would.
 	Hook func(point string)
@@ -61,21 +63,25 @@ const (
 	// StartHere: the log is what it was. Also for a partition that was never led before.
 	StartHere Start = iota
 	// StartVerified: the log may lack what it had, after what may have been a power loss, or begins empty though the
-	// partition is older: the manifest is read before the first append (safety rule 21).
+	// partition is older: the manifest is read before the first append (safety rule 21). It costs a read of the manifest and is
+	// right after every stop that was not clean: a process that was killed while a log began anew leaves one that is short.
 	StartVerified
 	// StartRecovered: every replica of the partition is proven lost, or an operator said so (safety rule 19): a fencing entry
 	// is committed, the offsets that may have been lost are recorded, and the log starts above them.
 	StartRecovered
+	// StartUnclean: an unclean election: the manifest is cut back to the leader's history before anything is appended (safety
+	// rule 18).
+	StartUnclean
 )
 
 // Leadership is what Lead is told.
 type Leadership struct {
-	TopicPartition wire.TopicPartition
-	TopicID        wire.TopicID
-	Epoch          wire.LeaderEpoch
-	Log            *log.Log
-	Internal       bool // keeps all live data locally (safety rule 25)
-	Start          Start
+	wire.TopicPartition
+	TopicID  wire.TopicID
+	Epoch    wire.LeaderEpoch
+	Log      *log.Log
+	Internal bool // keeps all live data locally (safety rule 25)
+	Start    Start
 }
 
 // Release tells how a held partition begins to serve.

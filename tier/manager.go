@@ -2,55 +2,317 @@ package tier
 
 import (
 	"context"
+	"log/slog"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/manifest"
+)
+
+const (
+	// looksMax bounds the jobs that are out beside uploads: enough to read some thousand manifests within a minute of a start.
+	looksMax = 16
+	// pulse is how often Due takes up what Changed has said, and looks after the jobs that are out.
+	pulse = 500 * time.Millisecond
+	// idleLook is how long a partition may go without a look, for what only time changes.
+	idleLook = 5 * time.Minute
+	// pagesMax bounds the pages of manifests in memory: 64 KB each at most.
+	pagesMax = 512
+
+	backoffFirst = time.Second
+	backoffMax   = time.Minute
 )
 
 // Manager does the tier's work for the partitions that this broker leads. Its methods may be called by several goroutines
-// at once, but for Due and the completions, which belong to one loop.
+// at once, but for Due, Close and the completions, which belong to one loop.
 type Manager struct {
-	o Options
+	o     Options
+	pages *manifest.PageCache
+
+	mu         sync.Mutex // guards what follows, and what partitions say it guards; a leaf
+	partitions map[wire.TopicPartition]*partition
+	queue      queue
+	ready      []*partition // with an upload that waits for its turn, in the order in which they were planned
+	hints      []*partition // that Changed was called for since the last Due
+	out        []*running
+	uploads    int // of out
+	pace       pace
+	waiters    []logStartWaiter
+	answered   []logStartWaiter // to be told by the next Due or completion
+	pulsed     time.Time        // the last Due
+	closing    time.Time        // the deadline of a clean stop; zero: there is none
+}
+
+// running is a job that is out.
+type running struct {
+	p      *partition
+	upload int64 // bytes of the segment; 0 for other jobs
+	begun  time.Time
+	steps  int64     // the partition's steps when they were last looked at
+	moved  time.Time // when they last grew
+	ended  error     // why it was cancelled
+	cancel context.CancelFunc
 }
 
 // New returns a Manager of no partitions.
-func New(o Options) *Manager { return &Manager{o: o} }
+func New(o Options) *Manager {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Manager{o: o, pages: manifest.NewPageCache(pagesMax), partitions: map[wire.TopicPartition]*partition{}}
+}
 
 // Lead says that this broker leads a partition under a new epoch. It does no I/O. held tells that the partition must not
-// serve before Options.Released was called with this epoch. A topic that is not tiered by its configuration is looked at
-// again when Changed is called for it.
-func (m *Manager) Lead(now time.Time, l Leadership) (held bool) { return false }
+// serve before Options.Released was called with this epoch. It is also called for topics that are not tiered: they may
+// become so. The same epoch again changes nothing.
+func (m *Manager) Lead(now time.Time, l Leadership) (held bool) {
+	p := &partition{
+		Leadership: l, o: &m.o, pages: m.pages, place: notQueued,
+		prefix: manifest.Prefix(l.Topic, l.TopicID, l.Partition),
+		logger: m.o.Logger.With("topic", l.Topic, "partition", l.Partition, "leader_epoch", l.Epoch),
+	}
+	if c := l.Log.Config(); l.Start == StartVerified && !c.RemoteStorageEnable && l.Log.LocalStartOffset() == l.Log.StartOffset() {
+		p.Start = StartHere // never tiered: the bucket knows nothing of it
+	}
+	p.held = p.Start != StartHere
 
-// Resign says that this broker does not lead the partition any more. A job that is out goes on to its end and changes
-// nothing afterwards.
-func (m *Manager) Resign(tp wire.TopicPartition) {}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	former := m.partitions[l.TopicPartition]
+	if former != nil && former.Epoch == l.Epoch && former.TopicID == l.TopicID {
+		return former.held
+	}
+	m.resignLocked(former)
+	m.partitions[l.TopicPartition] = p
+	due := now
+	if p.held {
+		due = now.Add(-idleLook) // clients wait for it
+	}
+	if former != nil && former.running != nil {
+		former.successor = p // queued when that job is back
+		p.due = due
+	} else {
+		m.queue.put(p, due)
+	}
+	return p.held
+}
+
+// Resign says that this broker does not lead the partition any more, or that it is gone. A job that is out is cancelled and
+// changes nothing here afterwards.
+func (m *Manager) Resign(tp wire.TopicPartition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.partitions[tp]
+	delete(m.partitions, tp)
+	m.resignLocked(p)
+}
+
+// resignLocked ends a leadership, nil for none. Who waited for it hears so from the next Due: the caller may hold locks.
+func (m *Manager) resignLocked(p *partition) {
+	if p == nil {
+		return
+	}
+	p.resigned = true
+	m.queue.drop(p)
+	m.ready = slices.DeleteFunc(m.ready, func(q *partition) bool { return q == p })
+	if p.running != nil {
+		p.running.stop(context.Canceled)
+	}
+	m.answerLocked(wire.NotLeaderOrFollower, func(w *logStartWaiter) bool { return w.p == p })
+}
+
+// stop cancels a job; Manager.mu is held.
+func (r *running) stop(why error) {
+	if r.ended != nil {
+		return
+	}
+	r.ended = why
+	if r.cancel != nil {
+		r.cancel()
+	}
+}
 
 // Changed says that something of a partition has changed that may make work: a segment was sealed, the high watermark or
 // the last stable offset moved, the configuration is another. It is cheap enough for every such move.
-func (m *Manager) Changed(tp wire.TopicPartition) {}
-
-// ReportLogStart waits for no one: it says that DeleteRecords has moved a log start, which is to be in the manifest before
-// the request is answered (safety rule 23). done is called once, by a Completion: with nil when the entry is there.
-func (m *Manager) ReportLogStart(now time.Time, tp wire.TopicPartition, offset wire.Offset, deadline time.Time, done func(error)) {
+func (m *Manager) Changed(tp wire.TopicPartition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.partitions[tp]; p != nil && !p.changed {
+		p.changed = true
+		m.hints = append(m.hints, p)
+	}
 }
 
-// Due hands out the jobs that may start now, and lets go of uploads that make no progress.
-func (m *Manager) Due(now time.Time) []Job { return nil }
+// Manifest is the manifest of a partition that this broker leads; nil while it was not read, which is then done next.
+func (m *Manager) Manifest(tp wire.TopicPartition) *manifest.Manifest {
+	m.mu.Lock()
+	p := m.partitions[tp]
+	var open *manifest.Manifest
+	asked := false
+	if p != nil {
+		open = p.manifest.Load()
+		if asked = open == nil && p.failures == 0 && !p.due.IsZero(); asked {
+			m.queue.hasten(p, time.Time{})
+		}
+	}
+	m.mu.Unlock()
+	if asked {
+		m.wake()
+	}
+	return open
+}
+
+func (m *Manager) wake() {
+	if m.o.Wake != nil {
+		m.o.Wake()
+	}
+}
+
+// Due hands out the jobs that may start now, and lets go of jobs that make no progress.
+func (m *Manager) Due(now time.Time) []Job {
+	confirmed := m.o.Confirmed == nil || m.o.Confirmed(now)
+	config := m.o.Config()
+	m.mu.Lock()
+	m.pulsed = now
+	m.takeHintsLocked(now)
+	m.watchLocked(now)
+	m.answerLocked(wire.RequestTimedOut, func(w *logStartWaiter) bool { return !w.deadline.After(now) })
+	answered := m.takeAnsweredLocked()
+	var jobs []Job
+	closing := !m.closing.IsZero()
+	if !closing || now.Before(m.closing) {
+		jobs = m.uploadsLocked(now, config)
+		jobs = append(jobs, m.looksLocked(now, confirmed, closing)...)
+	}
+	m.mu.Unlock()
+	for _, w := range answered {
+		w.done(w.answer)
+	}
+	return jobs
+}
+
+func (m *Manager) takeHintsLocked(now time.Time) {
+	for _, p := range m.hints {
+		p.changed = false
+		if p.failures == 0 {
+			m.queue.hasten(p, laterOf(now, p.looked.Add(pulse)))
+		}
+	}
+	clear(m.hints)
+	m.hints = m.hints[:0]
+}
+
+// looksLocked begins the looks that are due.
+func (m *Manager) looksLocked(now time.Time, confirmed, closing bool) []Job {
+	var jobs []Job
+	for len(m.out)-m.uploads < looksMax {
+		p := m.queue.next(now)
+		if p == nil {
+			break
+		}
+		p.looked = now
+		if !p.tiered() {
+			m.queue.put(p, m.idleLocked(now))
+			continue
+		}
+		jobs = append(jobs, m.beginLocked(now, &running{p: p}, func(ctx context.Context) outcome {
+			return p.look(ctx, now, confirmed, closing)
+		}))
+	}
+	return jobs
+}
+
+// uploadsLocked begins as many uploads as may run beside each other and as the byte rate allows.
+func (m *Manager) uploadsLocked(now time.Time, c Config) []Job {
+	var jobs []Job
+	for len(m.ready) > 0 && m.uploads < max(c.Parallel, 1) && m.pace.free(now, c.BytesPerSecond) {
+		p := m.ready[0]
+		m.ready = slices.Delete(m.ready, 0, 1)
+		task := *p.upload
+		p.upload = nil
+		m.uploads++
+		m.pace.spend(p.uploadSize)
+		jobs = append(jobs, m.beginLocked(now, &running{p: p, upload: max(p.uploadSize, 1)}, func(ctx context.Context) outcome {
+			return p.copy(ctx, now, task)
+		}))
+	}
+	return jobs
+}
+
+func (m *Manager) beginLocked(now time.Time, r *running, work func(ctx context.Context) outcome) Job {
+	r.begun, r.moved, r.steps = now, now, r.p.steps.Load()
+	r.p.running = r
+	m.out = append(m.out, r)
+	return Job{Partition: r.p.TopicPartition, Run: func(ctx context.Context) Completion {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		m.mu.Lock()
+		r.cancel = cancel
+		if r.ended != nil {
+			cancel()
+		}
+		m.mu.Unlock()
+		result := work(ctx)
+		return func(now time.Time) { m.complete(now, r, result) }
+	}}
+}
+
+// idleLocked is when a partition with nothing to do is looked at again: not all of them at once.
+func (m *Manager) idleLocked(now time.Time) time.Time { return now.Add(m.jitter(idleLook)) }
+
+// jitter is between a half and the whole of d.
+func (m *Manager) jitter(d time.Duration) time.Duration {
+	half := d / 2
+	return half + time.Duration(m.o.Random()%uint64(half+1))
+}
+
+func (m *Manager) backoff(failures int) time.Duration {
+	d := backoffFirst
+	for range failures - 1 {
+		d = min(2*d, backoffMax)
+	}
+	return m.jitter(d)
+}
 
 // NextWake is when Due has something by itself; zero if there is nothing to wait for.
-func (m *Manager) NextWake() time.Time { return time.Time{} }
+func (m *Manager) NextWake() time.Time {
+	c := m.o.Config()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.partitions) == 0 && len(m.out) == 0 {
+		return time.Time{}
+	}
+	wake := m.pulsed.Add(pulse)
+	if len(m.answered) > 0 {
+		return m.pulsed
+	}
+	if !m.closing.IsZero() && !m.pulsed.Before(m.closing) {
+		return wake
+	}
+	if due := m.queue.wake(); len(m.queue) > 0 && len(m.out)-m.uploads < looksMax {
+		wake = earlierOf(wake, due)
+	}
+	if len(m.ready) > 0 && m.uploads < max(c.Parallel, 1) {
+		wake = earlierOf(wake, m.pace.freeAt(c.BytesPerSecond))
+	}
+	for _, w := range m.waiters {
+		wake = earlierOf(wake, w.deadline)
+	}
+	return wake
+}
 
-// Close begins a clean stop: every led tiered partition is sealed, uploaded whole and closed, until deadline. Nothing may be
-// appended any more.
-func (m *Manager) Close(now, deadline time.Time) {}
+func earlierOf(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
 
-// Closed tells whether the clean stop is over: every partition is closed whole, or the deadline has passed, after which
-// Due gives no more jobs. whole tells which of the two.
-func (m *Manager) Closed(now time.Time) (over, whole bool) { return false, false }
-
-// DeleteTopic removes what the bucket holds of a deleted topic, at most a bounded number of objects a call; more says that
-// there is more to do. It may be called again at any time and by anybody, also beside a Manager that still leads a
-// partition of the topic; what such a straggler adds is found by another call after the grace (safety rule 28).
-func (m *Manager) DeleteTopic(ctx context.Context, topic string, id wire.TopicID) (more bool, err error) {
-	return false, nil
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

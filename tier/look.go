@@ -1,0 +1,142 @@
+package tier
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/manifest"
+	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/plan"
+)
+
+// roundsMax bounds how often one look plans: what it does may lead to more, as a seal to a copy.
+const roundsMax = 4
+
+// look finds out what there is to do for a partition, does what is quick, and leaves a copy to an upload.
+func (p *partition) look(ctx context.Context, now time.Time, confirmed, closing bool) (out outcome) {
+	out.release, out.err = p.open(ctx, now)
+	if out.err != nil && (final(out.err) || p.Start != StartHere) {
+		return out
+	}
+	for range roundsMax {
+		v, err := p.view(ctx, now, confirmed, closing)
+		if err != nil {
+			out.err = err
+			return out
+		}
+		tasks := plan.Plan(now, v)
+		out.wake = plan.NextWake(now, v)
+		var done int
+		out.copy, done, err = p.do(ctx, now, tasks)
+		if err != nil {
+			out.err = err
+			return out
+		}
+		if out.copy != nil {
+			out.copySize = sizeOf(v, out.copy.Segment)
+			break
+		}
+		if done == 0 {
+			break
+		}
+	}
+	if !p.settled {
+		return out
+	}
+	if out.err = p.upkeep(ctx, now, &out); out.err != nil {
+		out.copy = nil
+		return out
+	}
+	s := p.m.State()
+	out.whole = s.Closed && s.End == p.Log.EndOffset()
+	return out
+}
+
+func sizeOf(v plan.View, base wire.Offset) int64 {
+	for _, s := range v.Local.Segments {
+		if s.Base == base {
+			return s.Size
+		}
+	}
+	return 0
+}
+
+// do carries tasks out in their order, all but the first copy, which it returns. What comes behind a copy and depends on it, it
+// leaves. done counts the others.
+func (p *partition) do(ctx context.Context, now time.Time, tasks []plan.Task) (copied *plan.Task, done int, err error) {
+	for i := range tasks {
+		t := &tasks[i]
+		if t.Kind == plan.Copy {
+			if copied == nil {
+				copied = t
+			}
+			continue
+		}
+		if t.Kind == plan.Close && copied != nil {
+			continue
+		}
+		p.logger.Debug("tier", "task", taskNames[t.Kind], "offset", t.Offset, "why", t.Why)
+		if err := p.doOne(ctx, now, t); err != nil {
+			return nil, done, fmt.Errorf("%s: %w", taskNames[t.Kind], err)
+		}
+		done++
+	}
+	return copied, done, nil
+}
+
+// taskNames are the tasks in logs and errors.
+var taskNames = map[plan.Kind]string{
+	plan.MoveStart: "move log start", plan.DeleteLocal: "delete local segments", plan.Seal: "seal segment",
+	plan.RecordStart: "record log start", plan.RecordLost: "record lost offsets", plan.Drop: "drop segments",
+	plan.Page: "make page", plan.DeleteObjects: "delete objects", plan.Close: "close",
+}
+
+func (p *partition) doOne(ctx context.Context, now time.Time, t *plan.Task) error {
+	switch t.Kind {
+	case plan.MoveStart:
+		p.at(pointMoveStart)
+		return p.Log.AdvanceStart(t.Offset)
+	case plan.DeleteLocal:
+		p.at(pointDeleteLocal)
+		_, err := p.Log.Retain(now)
+		p.at(pointDeletedLocal)
+		return err
+	case plan.Seal:
+		p.at(pointSeal)
+		return p.Log.Roll(now)
+	case plan.RecordStart:
+		return p.commitAndTell(ctx, now, pointStart, &manifest.StartRecord{LogStart: t.Offset})
+	case plan.RecordLost:
+		p.logger.Error("records are lost: neither the log nor the bucket has them", "first_offset", t.Offset, "next_offset", t.End)
+		return p.commitAndTell(ctx, now, pointLost, &manifest.LostRecord{Start: t.Offset, End: t.End})
+	case plan.Drop:
+		record, err := p.m.MakeDrop(p.cause(ctx, object.CauseManifest), now, t.Count)
+		if err != nil || record == nil {
+			return err
+		}
+		return p.commit(ctx, now, pointDrop, record)
+	case plan.Page:
+		p.at(pointPage)
+		record, err := p.m.MakePage(p.cause(ctx, object.CauseManifest), p.Epoch)
+		if err != nil || record == nil {
+			return err
+		}
+		return p.commit(ctx, now, pointPage, record)
+	case plan.DeleteObjects:
+		return p.deleteDropped(ctx, now, t.Count)
+	case plan.Close:
+		return p.commit(ctx, now, pointClose, &manifest.CloseRecord{End: t.Offset})
+	}
+	return fmt.Errorf("unknown task %d", t.Kind)
+}
+
+// commitAndTell is commit for records that move the tiered end.
+func (p *partition) commitAndTell(ctx context.Context, now time.Time, point string, record manifest.Record) error {
+	if err := p.commit(ctx, now, point, record); err != nil {
+		return err
+	}
+	p.tell()
+	return nil
+}
