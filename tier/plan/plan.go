@@ -169,10 +169,11 @@ type planner struct {
 	tasks []Task
 	start wire.Offset // the log start, as it is when the tasks so far are done
 	end   wire.Offset // the tiered end, likewise
+	live  int         // segments in the bucket, likewise
 }
 
 func newPlanner(now time.Time, v View) *planner {
-	return &planner{View: v, now: now, start: v.Local.LogStart, end: v.Bucket.End}
+	return &planner{View: v, now: now, start: v.Local.LogStart, end: v.Bucket.End, live: v.Bucket.Segments}
 }
 
 func (p *planner) add(t Task) { p.tasks = append(p.tasks, t) }
@@ -290,6 +291,7 @@ func (p *planner) drop() {
 		}
 		count++
 	}
+	p.live -= count
 	if count > 0 {
 		p.add(Task{Kind: Drop, Count: count, Why: "the log start has passed it"})
 	}
@@ -329,7 +331,7 @@ func (p *planner) page() {
 	if size <= 0 {
 		size = defaultPageSegments
 	}
-	if p.Bucket.Tail >= 2*size && !p.Closing {
+	if min(p.Bucket.Tail, p.live) >= 2*size && !p.Closing {
 		p.add(Task{Kind: Page, Count: size, Why: "the manifest's tail is long"})
 	}
 }
