@@ -12,7 +12,8 @@ import (
 type Parted interface {
 	Store
 
-	// PartBytes is the size of each part but the last of a body of that size, 0 if it goes in one request.
+	// PartBytes is the size of each part but the last of a body of that size, 0 if it goes in one request. A wrapper of a store
+	// that is not Parted answers 0 for every size, and its other methods are not for use.
 	PartBytes(size int64) int64
 
 	// BeginUpload begins an upload, which ends with CompleteUpload or AbortUpload. Nothing is seen under key before it is

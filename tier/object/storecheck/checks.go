@@ -25,6 +25,7 @@ var checks = []check{
 	{"list-pages", false, listPages},
 	{"keys", false, keys},
 	{"large", false, large},
+	{"parts", false, parts},
 }
 
 func createTwice(t *trial) error {
