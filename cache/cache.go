@@ -82,6 +82,7 @@ type Cache struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
+	free  chan []byte    // buffers without a block
 	moves sync.WaitGroup // calls that have to do with main, until closed
 
 	gets, getBytes, hits, diskHits, misses, refused, damaged atomic.Int64
@@ -149,6 +150,9 @@ func (c *Cache) closeDisk() error {
 
 // PinBytesMax is the most that one pin may hold whatever lies where: a batch that is larger is not for this cache.
 func (c *Cache) PinBytesMax() int64 { return int64(c.window-1) * c.o.BlockBytes }
+
+// RangeBytes is the size of the largest get, a multiple of the size of a block.
+func (c *Cache) RangeBytes() int64 { return c.o.RangeBytes }
 
 // Stats counts.
 func (c *Cache) Stats() Stats {

@@ -73,6 +73,16 @@ func (p *Pin) within(from, to int64) []*block {
 	return p.blocks[i : j+1]
 }
 
+// Ready tells whether Wait would return at once.
+func (p *Pin) Ready(from, to int64) bool {
+	for _, b := range p.within(from, to) {
+		if !b.isReady() {
+			return false
+		}
+	}
+	return true
+}
+
 // Wait waits until the bytes have come. It returns the context's error, or that of the download; after the latter the next Pin
 // begins anew.
 func (p *Pin) Wait(ctx context.Context, from, to int64) error {

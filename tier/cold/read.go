@@ -1,0 +1,291 @@
+package cold
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/cache"
+	"github.com/tidemark-io/tidemark/tier/manifest"
+	"github.com/tidemark-io/tidemark/tier/object"
+)
+
+const (
+	// tasksMax bounds the partitions that are being read at a time, with those that nobody waits for any more.
+	tasksMax = 256
+	// aheadSegmentsMax bounds how many small segments one read looks ahead.
+	aheadSegmentsMax = 16
+)
+
+// Read reads the partitions of a request side by side, and returns a result for each, in their order: when all have come, at the
+// latest when ctx is over, with what has come until then. With a context that is over already it returns what is in memory and
+// begins to bring in the rest.
+//
+// The limits are shared out before anything is read, in the order of the partitions: so an answer never exceeds them, but for one
+// batch of the first partition.
+func (r *Reader) Read(ctx context.Context, now time.Time, q *Request) []Result {
+	results := make([]Result, len(q.Partitions))
+	jobs := r.share(q)
+	room, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a := &answer{room: cancel, results: results, pending: len(jobs), done: make(chan struct{})}
+	for _, j := range jobs {
+		select {
+		case r.tasks <- struct{}{}:
+		default:
+			a.deliver(j.row, Result{})
+			continue
+		}
+		t := &task{Reader: r, job: j, ctx: ctx, room: room, look: r.ctx, now: now}
+		if ctx.Err() != nil && t.atOnce(a) {
+			<-r.tasks
+			continue
+		}
+		r.o.Go(func() {
+			defer func() { <-r.tasks }()
+			a.deliver(j.row, t.run())
+			t.readAhead()
+		})
+	}
+	return a.wait(ctx)
+}
+
+// job is a partition with its share of the limits.
+type job struct {
+	*Fetch
+	row       int
+	limit     int64
+	first     bool // its first batch may be larger than the limit
+	committed bool
+}
+
+// share gives each partition its part of the bytes. Those that get nothing are not read.
+func (r *Reader) share(q *Request) []job {
+	var jobs []job
+	left := q.MaxBytes
+	for i := range q.Partitions {
+		f := &q.Partitions[i]
+		limit := max(min(f.MaxBytes, left), 0)
+		first := q.MinOneBatch && len(jobs) == 0
+		if f.Offset >= f.UpTo || limit == 0 && !first {
+			continue
+		}
+		left -= limit
+		jobs = append(jobs, job{Fetch: f, row: i, limit: int64(limit), first: first, committed: q.Committed})
+	}
+	return jobs
+}
+
+// answer gathers the results of a request until it is over.
+type answer struct {
+	room context.CancelFunc // called when there is something: who still waits for room in the cache then gives up
+	done chan struct{}      // closed when all results are there
+
+	mu      sync.Mutex // guards what follows; a leaf
+	results []Result
+	pending int
+	over    bool
+}
+
+// deliver sets a result, or lets go of it when it is too late.
+func (a *answer) deliver(row int, result Result) {
+	a.mu.Lock()
+	late := a.over
+	if !late {
+		a.results[row] = result
+		if a.pending--; a.pending == 0 {
+			close(a.done)
+		}
+	}
+	a.mu.Unlock()
+	if result.Records.Length > 0 {
+		a.room()
+		if late {
+			result.Records.Release()
+		}
+	}
+}
+
+func (a *answer) wait(ctx context.Context) []Result {
+	if a.pendingNow() > 0 {
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	return a.results
+}
+
+func (a *answer) pendingNow() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pending
+}
+
+// task reads one partition for one request. What finds the place goes on when the request is over: it is what a next one would have
+// to begin with, too.
+type task struct {
+	*Reader
+	job
+	ctx  context.Context // until the request is over
+	room context.Context // until there is something to answer with
+	look context.Context // for look-ups in manifest and sidecars
+	now  time.Time
+	seen spot // what was read last
+	next int64
+}
+
+// atOnce answers without any wait, if everything is in memory.
+func (t *task) atOnce(a *answer) bool {
+	t.look = t.ctx
+	result := t.run()
+	t.look = t.Reader.ctx
+	if result.Records.Length == 0 && result.Code == wire.None {
+		return false
+	}
+	a.deliver(t.row, result)
+	t.o.Go(t.readAhead)
+	return true
+}
+
+// run reads, and once more where the manifest may have moved on or bytes were damaged.
+func (t *task) run() Result {
+	var err error
+	for range 2 {
+		var result Result
+		if result, err = t.read(); err == nil {
+			return result
+		}
+		switch {
+		case errors.Is(err, object.ErrNotExist): // safety rule 27
+			if _, refresh := t.Manifest.Refresh(t.look); refresh != nil {
+				return Result{Code: wire.KafkaStorageError}
+			}
+		case !lasting(err):
+			return t.failed(err)
+		}
+	}
+	return t.failed(err)
+}
+
+// lasting tells whether an error says something about an object rather than about the store.
+func lasting(err error) bool {
+	return errors.Is(err, errDamaged) || errors.Is(err, cache.ErrShort) || errors.Is(err, object.ErrRange) || errors.Is(err, object.ErrNotExist)
+}
+
+// failed is the answer with an error. Whoever had no time or no room gets an empty one.
+func (t *task) failed(err error) Result {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, cache.ErrFull):
+		return Result{}
+	case lasting(err):
+		t.alarms.raise(t.Partition, t.seen.object.Key, err)
+	}
+	return Result{Code: wire.KafkaStorageError}
+}
+
+// spot is where in a segment a read begins.
+type spot struct {
+	segment  manifest.Segment
+	object   cache.Object
+	offset   wire.Offset // that is looked for: that of the fetch, or the next one that is there
+	position int64       // of a batch that holds it or lies before it
+	exact    bool        // no batch before position+1 has to be passed over
+	mark     mark        // with a stream where reads have come to before
+}
+
+// locate finds the segment and the position. ok is false where there is nothing to read.
+func (t *task) locate() (s spot, ok bool, code wire.Code, err error) {
+	state := t.Manifest.State()
+	if t.Offset < state.LogStart {
+		return spot{}, false, wire.OffsetOutOfRange, nil
+	}
+	offset := state.SkipLost(t.Offset)
+	if offset >= min(state.End, t.UpTo) {
+		return spot{}, false, wire.None, nil
+	}
+	segment, ok, err := t.Manifest.Find(t.look, offset)
+	if err != nil || !ok {
+		return spot{}, false, wire.None, err
+	}
+	s, err = t.enter(segment, offset)
+	return s, err == nil, wire.None, err
+}
+
+// enter finds where in a segment to begin to look for an offset.
+func (t *task) enter(segment manifest.Segment, offset wire.Offset) (spot, error) {
+	s := spot{segment: segment, object: t.segmentOf(segment), offset: max(offset, segment.Start)}
+	m, known := t.streams.find(t.place(t.Offset))
+	if known {
+		s.mark = m
+	}
+	switch {
+	case known && m.name == segment.Name:
+		s.position, s.exact = m.position, true
+	case s.offset <= segment.Base:
+		s.exact = true
+	default:
+		index, err := t.sidecars.get(t.look, t.Partition, segment)
+		if err != nil {
+			return s, err
+		}
+		s.position = min(index.Position(s.offset), segment.Size)
+	}
+	return s, nil
+}
+
+func (t *task) place(offset wire.Offset) place {
+	return place{t.TopicID, t.TopicPartition.Partition, offset}
+}
+
+// read is one try.
+func (t *task) read() (Result, error) {
+	s, ok, code, err := t.locate()
+	if err != nil || !ok {
+		return Result{Code: code}, err
+	}
+	for {
+		t.seen = s
+		w := walk{task: t, spot: s}
+		result, end, err := w.run()
+		if err != nil || !end {
+			return result, err
+		}
+		// The segment has no more batches although its range goes on: the next one.
+		next, ok, err := t.Manifest.After(t.look, s.segment)
+		if err != nil || !ok || next.Start >= t.UpTo {
+			return Result{}, err
+		}
+		if s, err = t.enter(next, s.offset); err != nil {
+			return Result{}, err
+		}
+	}
+}
+
+// readAhead begins to bring in what follows the segment that was read, as far as the window goes.
+func (t *task) readAhead() {
+	rest, segment := t.next, t.seen.segment
+	for range aheadSegmentsMax {
+		if rest <= 0 {
+			return
+		}
+		next, ok, err := t.Manifest.After(t.Reader.ctx, segment)
+		if err != nil || !ok || next.Start > next.Base {
+			return
+		}
+		o := t.segmentOf(next)
+		t.cache.Load(o, 0, t.align(rest))
+		rest, segment = rest-o.Size, next
+	}
+}
+
+// align is the end of the chunk that a position lies in.
+func (r *Reader) align(position int64) int64 {
+	chunk := r.o.Cache.RangeBytes
+	return (position + chunk - 1) / chunk * chunk
+}
