@@ -133,8 +133,13 @@ func (f *fold) State() ([]byte, error) { return f.state.encode() }
 func (m *Manifest) publish(s *State) {
 	s.Position = m.chain.Tail()
 	m.fold.state = s
-	m.snapshotAt.Store(s.Position.Number - m.fold.since)
+	m.snapshotIsAt(s.Position.Number - m.fold.since)
 	m.state.Store(s)
+}
+
+func (m *Manifest) snapshotIsAt(number int64) {
+	for at := m.snapshotAt.Load(); at < number && !m.snapshotAt.CompareAndSwap(at, number); at = m.snapshotAt.Load() {
+	}
 }
 
 // State is the manifest as this handle knows it.
@@ -257,7 +262,7 @@ func (m *Manifest) Snapshot(ctx context.Context, now time.Time) error {
 	if err := m.chain.Snapshot(ctx, now, s.Position, data); err != nil {
 		return err
 	}
-	m.snapshotAt.Store(s.Position.Number)
+	m.snapshotIsAt(s.Position.Number)
 	return nil
 }
 
