@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"encoding/hex"
 	"log/slog"
 	"math/rand/v2"
@@ -32,7 +33,12 @@ type Options struct {
 	// outside of the simulator.
 	Rand *rand.Rand
 	// Run is the executor for parallel recovery; nil: one by one.
-	Run    func(n int, work func(i int))
+	Run func(n int, work func(i int))
+	// Go runs a function beside the caller: downloads, which outlive whoever asked for them; nil: before it returns. Clock is
+	// the time while tasks run, nil: that of the last step. Sleep waits, for rates; nil: there are none.
+	Go     func(func())
+	Clock  func() time.Time
+	Sleep  func(ctx context.Context, d time.Duration) error
 	Logger *slog.Logger
 	// Wake is called, by any goroutine and with no locks held, when Step has something to do before NextWake.
 	Wake func()
@@ -46,20 +52,23 @@ type Options struct {
 
 // Engine is one broker.
 type Engine struct {
-	config       *config.Broker                // static
-	settings     atomic.Pointer[config.Broker] // with the dynamic settings
-	self         wire.BrokerID
-	clusterID    string
-	fs           vfs.FS
-	incarnation  string
-	logger       *slog.Logger
-	wake         func()
-	reconfigured func(*config.Broker)
-	random       *lockedRand
+	config    *config.Broker                // static
+	settings  atomic.Pointer[config.Broker] // with the dynamic settings
+	self      wire.BrokerID
+	clusterID string
+	// clusterIncarnation counts recoveries of the cluster from its bucket: that of the log directories.
+	clusterIncarnation int64
+	fs                 vfs.FS
+	incarnation        string
+	logger             *slog.Logger
+	wake               func()
+	reconfigured       func(*config.Broker)
+	random             *lockedRand
 
 	logs     *log.Manager
 	replicas *replica.Manager
 	groups   *group.Coordinator
+	tier     tiering
 	api      *api.Server
 
 	image atomic.Pointer[metadata.Image] // as applied by this broker
@@ -78,7 +87,8 @@ type Engine struct {
 	keepDue    time.Time
 	keptOffset wire.Offset // of the image in keptFile
 
-	recovery *recovery // of the cluster from its bucket; nil: there is none in this run
+	recovery   *recovery  // of the cluster from its bucket; nil: there is none in this run
+	recovering recovering // partitions
 
 	gone []string // topics that were deleted between the former incarnation's death and the start
 
@@ -133,6 +143,7 @@ func (e *Engine) Step(now time.Time) {
 	e.stepReloads(now)
 	e.upkeep.step(now)
 	e.tier.step(now)
+	e.recovering.step(now)
 	e.reportPlacements(now)
 	e.role.flush(now)
 	e.keepMetadata(now)
@@ -162,7 +173,7 @@ func (e *Engine) Complete(now time.Time, lane Lane, complete Completion) {
 // NextWake is when Step has something to do by itself.
 func (e *Engine) NextWake() time.Time {
 	return earliest(e.role.nextWake(), e.member.nextWake(), e.upkeep.nextWake(), e.replicas.NextWake(), e.groups.NextWake(), e.reloads.due,
-		e.tier.worker.NextWake())
+		e.tier.worker.NextWake(), e.recovering.nextWake())
 }
 
 // earliest of the times that are not zero; zero if all are.

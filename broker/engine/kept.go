@@ -95,13 +95,17 @@ func (e *Engine) storeKept(state keptState) error {
 	return log.ErrStorage
 }
 
-// storeKept replaces the file, durably: a crash leaves the old or the new one.
 func storeKept(fsys vfs.FS, dir string, state keptState) error {
 	data, err := json.Marshal(keptJSON{keptVersion, state.position, state.incarnation, state.image.Snapshot()})
 	if err != nil {
 		return err
 	}
-	temporary := path.Join(dir, keptFile+".tmp")
+	return replaceFile(fsys, path.Join(dir, keptFile), data)
+}
+
+// replaceFile replaces a file, durably: a crash leaves the old or the new one.
+func replaceFile(fsys vfs.FS, name string, data []byte) error {
+	temporary := name + ".tmp"
 	file, err := fsys.Create(temporary)
 	if err != nil {
 		return err
@@ -116,10 +120,10 @@ func storeKept(fsys vfs.FS, dir string, state keptState) error {
 	if err != nil {
 		return err
 	}
-	if err := fsys.Rename(temporary, path.Join(dir, keptFile)); err != nil {
+	if err := fsys.Rename(temporary, name); err != nil {
 		return err
 	}
-	return fsys.SyncDir(dir)
+	return fsys.SyncDir(path.Dir(name))
 }
 
 // keepInterval is the least time between two writes of keptFile: what lies between is only less precise.

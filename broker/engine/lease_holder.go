@@ -59,8 +59,13 @@ func (h *leaseHolder) event(now time.Time, ev lease.Event) {
 	action := h.core.Step(now, ev)
 	h.follow(now)
 	h.tellUnreadable()
-	if record, ok := h.core.Current(); ok && h.replacedBy(record) {
-		h.role.engine.fail(now, errReplaced)
+	if record, ok := h.core.Current(); ok {
+		if h.replacedBy(record) {
+			h.role.engine.fail(now, errReplaced)
+		}
+		if recovery := h.role.engine.recovery; recovery != nil {
+			recovery.meets(now, record)
+		}
 	}
 	if action.Op == lease.OpNone {
 		return

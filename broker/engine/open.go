@@ -41,7 +41,11 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 		return nil, err
 	}
 	defer locks.Close()
-	found, founder, err := e.findCluster(ctx, now, o, locks.Dirs())
+	id, err := readIdentity(o, locks.Dirs())
+	if err != nil {
+		return nil, err
+	}
+	found, founder, err := e.findCluster(ctx, now, o, id.cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +62,9 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 	if err != nil {
 		return nil, fmt.Errorf("read the metadata chain: %w", err)
 	}
+	if err := e.settleIncarnation(ctx, now, o, &id, fold.image); err != nil {
+		return nil, err
+	}
 	if err := e.openLogs(now, o, locks, fold.image); err != nil {
 		return nil, err
 	}
@@ -71,6 +78,9 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 	}
 	e.role.log.replayed(now, fold)
 	delta := sinceStart(fold.image, kept.image)
+	if e.recovery != nil {
+		delta.Topics = nil // nothing is this broker's before the recovery is committed
+	}
 	for _, t := range delta.Topics {
 		if t.After == nil {
 			e.gone = append(e.gone, t.Before.Name)
@@ -87,24 +97,12 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 	return e, nil
 }
 
-// findCluster reads cluster.json, or creates it in a new bucket that has been tried, which makes this broker the founder. dirs
-// are the log directories that can be read.
-func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options, dirs []string) (_ cluster.Cluster, founder bool, _ error) {
-	known := ""
-	unread := len(o.Config.LogDirs) - len(dirs)
-	for _, dir := range dirs {
-		meta, ok, err := log.ReadMeta(o.FS, dir)
-		switch {
-		case errors.Is(err, log.ErrMeta):
-			return cluster.Cluster{}, false, err
-		case err != nil:
-			unread++
-		case ok:
-			known = meta.ClusterID
-		}
-	}
-	if known == "" && unread > 0 {
-		return cluster.Cluster{}, false, fmt.Errorf("%d log directories can't be read, and may say which cluster they belong to: %w", unread, log.ErrStorage)
+// findCluster reads cluster.json, or creates it in a new bucket that has been tried, which makes this broker the founder. known is the
+// cluster that the log directories belong to, "" if they are new. What is to be recovered has to be there.
+func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options, known string) (_ cluster.Cluster, founder bool, _ error) {
+	if o.Recover && known == "" {
+		found, err := cluster.Load(ctx, o.Store)
+		return found, false, err
 	}
 	if known == "" {
 		if err := storecheck.Quick(ctx, o.Store, "check/"+e.random.Nonce(), o.Run); err != nil {
@@ -126,7 +124,7 @@ func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *
 		settings = o.Config
 	}
 	e.logs, err = log.OpenManager(now, log.ManagerOptions{
-		FS: o.FS, Dirs: o.Config.LogDirs, Locks: locks, ClusterID: e.clusterID, BrokerID: e.self, BootID: o.BootID,
+		FS: o.FS, Dirs: o.Config.LogDirs, Locks: locks, ClusterID: e.clusterID, ClusterIncarnation: e.clusterIncarnation, BrokerID: e.self, BootID: o.BootID,
 		DefaultConfig: func(topic string) config.Topic {
 			overrides := image.Configs(metadata.ConfigResource{Type: metadata.TopicResource, Name: topic})
 			resolved, err := config.ResolveTopic(settings, overrides)
@@ -144,7 +142,9 @@ func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *
 // assemble makes the parts and ties them together.
 func (e *Engine) assemble(now time.Time, o Options, by claim, link *chain.Chain) error {
 	wakeAt := func(time.Time) { e.wake() }
-	e.tier.init(e, o)
+	if err := e.tier.init(e, o); err != nil {
+		return err
+	}
 	e.replicas = replica.New(replica.Options{
 		Self: e.self, Logs: e.logs, Config: o.Config, Logger: o.Logger, Wake: wakeAt, HighWatermark: e.highWatermark,
 		Tier: &e.tier,
@@ -161,7 +161,7 @@ func (e *Engine) assemble(now time.Time, o Options, by claim, link *chain.Chain)
 		OffsetsCommitTimeout:   millis(c.OffsetsCommitTimeoutMs),
 		Appender:               offsetsLog{e}, UUID: e.random.UUID, Wake: wakeAt, Logger: o.Logger,
 	})
-	e.producers.engine = e
+	e.producers.engine, e.recovering.engine = e, e
 	e.api = api.New(api.Options{
 		Self: e.self, ClusterID: e.clusterID, Config: e.settings.Load, Image: e.image.Load,
 		Replicas: e.replicas, Sessions: replica.NewFetchSessionCache(c.FetchSessionCacheSlots, e.random.Uint32),
@@ -169,7 +169,7 @@ func (e *Engine) assemble(now time.Time, o Options, by claim, link *chain.Chain)
 	})
 	directories := e.directories()
 	e.member.init(e, metadata.RegisterBroker{
-		BrokerID: e.self, ClusterID: e.clusterID, Incarnation: o.Incarnation, BootID: o.BootID,
+		BrokerID: e.self, ClusterID: e.clusterID, ClusterIncarnation: e.clusterIncarnation, Incarnation: o.Incarnation, BootID: o.BootID,
 		Directories: directories, CleanStopEpoch: e.logs.CleanEpoch(), Listeners: o.Advertised, Rack: c.Rack,
 		Features: metadata.SupportedFeatures(),
 	})

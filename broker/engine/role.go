@@ -29,6 +29,8 @@ type controllerRole struct {
 	log    *metadataLog
 	lease  leaseHolder
 
+	removals removals
+
 	state       roleState
 	queued      []entryPart // judged, not yet in an entry
 	queuedBytes int
@@ -66,6 +68,7 @@ func (r *controllerRole) init(e *Engine, o Options, by claim, link *chain.Chain)
 	r.log = &metadataLog{
 		chain: link, tail: link.Tail(), retention: time.Duration(o.Config.MetadataLogRetentionMs) * time.Millisecond, logger: e.logger,
 	}
+	r.removals.init(e, e.tier.worker)
 	return r.lease.init(r, o, by, seed())
 }
 
@@ -149,6 +152,7 @@ func (r *controllerRole) step(now time.Time) {
 	if r.state == active {
 		r.enqueue(r.core.Tick(now))
 	}
+	r.removals.step(now)
 	r.expire(now)
 }
 
@@ -181,7 +185,7 @@ func (r *controllerRole) expire(now time.Time) {
 func (r *controllerRole) nextWake() time.Time {
 	next := r.lease.nextWake()
 	if r.state == active {
-		next = earliest(next, r.core.NextWake())
+		next = earliest(next, r.core.NextWake(), r.removals.nextWake())
 	}
 	for _, w := range r.waiters {
 		next = earliest(next, w.deadline)
@@ -253,6 +257,7 @@ func (r *controllerRole) elected(term int64) {
 	r.engine.lanes.add(LaneChain, r.log.catchUp(r.engine.Image, func(now time.Time, image *metadata.Image, err error) {
 		if before := r.engine.Image(); image != before {
 			r.engine.publish(now, image, image.Since(before))
+			r.engine.checkIncarnation(now, image)
 		}
 		if term != r.lease.term {
 			return
@@ -286,6 +291,10 @@ func (r *controllerRole) activate(now time.Time, term int64) {
 	r.state = active
 	r.log.epoch = term
 	r.enqueue(r.core.Elected(now, r.engine.Image(), wire.LeaderEpoch(term)))
+	if recovery := r.engine.recovery; recovery != nil && !recovery.done {
+		recovery.begin(now, term)
+	}
+	r.removals.begin()
 	r.engine.logger.Info("controller elected", "controller_epoch", term)
 	parked := r.parked
 	r.parked = nil

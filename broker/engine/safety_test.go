@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -37,6 +38,13 @@ func TestSafety09AStartLocksBeforeItReads(t *testing.T) {
 	r.e = running
 	r.create("t")
 	r.stop()
+	r.faults = func(faultstore.Call) faultstore.Fault {
+		if lock, err := r.files.Lock("/d1/.lock"); err == nil {
+			t.Error("the directory is not locked while the chain is read")
+			_ = lock.Close()
+		}
+		return faultstore.None
+	}
 	r.open()
 	r.until("it serves", r.e.Serving)
 	r.consistent()
@@ -124,10 +132,10 @@ func (r *rig) refuses() bool {
 // waits as long as the other holds the lease.
 func TestSafety10ASecondIncarnationWaitsForTheFirst(t *testing.T) {
 	r := serving(t)
-	r.create("t")
 	twin := r.twin(vfs.NewMem())
-	for range 60 {
-		r.pass(time.Second)
+	r.create("t")
+	for range 300 {
+		r.pass(200 * time.Millisecond)
 		twin.now = r.now
 		twin.turn()
 	}
@@ -169,6 +177,27 @@ func TestSafety10TheFirstIncarnationGivesWayToACopy(t *testing.T) {
 		t.Errorf("the second one: failure %v", twin.e.Failure())
 	}
 	twin.consistent()
+}
+
+// Groups are not loaded under a leadership of the incarnation before: the next one comes with the registration.
+func TestSafety10GroupsWaitForTheNewEpoch(t *testing.T) {
+	r := serving(t)
+	r.create(wire.ConsumerOffsetsTopic)
+	r.create("t")
+	r.commitOffset("g", "t", 5)
+	r.kill()
+	r.open()
+	r.closed[LaneChain], r.closed[LaneLoad] = true, true
+	r.pass(time.Second)
+	if slices.ContainsFunc(r.held, func(task Task) bool { return task.Lane == LaneLoad }) {
+		t.Error("a partition is loaded before the broker is registered")
+	}
+	r.release(LaneChain)
+	r.release(LaneLoad)
+	r.until("it serves", r.e.Serving)
+	if got := r.committedOffset("g", "t"); got != 5 {
+		t.Errorf("the group is at %d", got)
+	}
 }
 
 // The deletion of a topic is committed, and the process dies before its groups hear of it: a topic made anew under the name must not

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -9,7 +10,9 @@ import (
 	"github.com/tidemark-io/tidemark/broker/log"
 	"github.com/tidemark-io/tidemark/broker/replica"
 	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/cache"
 	"github.com/tidemark-io/tidemark/tier"
+	"github.com/tidemark-io/tidemark/tier/cold"
 )
 
 // tiering ties the tier to the broker. It tells the worker which partitions are led, hands its jobs to LaneTier, and has reads of
@@ -17,6 +20,7 @@ import (
 type tiering struct {
 	engine *Engine
 	worker *tier.Manager
+	reader *cold.Reader
 
 	closing bool // a clean stop has begun
 	closed  bool // everything is in the bucket, or the time for that is over
@@ -29,7 +33,7 @@ type tiering struct {
 // tierJobs is how many jobs of the worker may be out beside its uploads: what partitions commit, delete and read of their manifests.
 const tierJobs = 16
 
-func (t *tiering) init(e *Engine, o Options) {
+func (t *tiering) init(e *Engine, o Options) (err error) {
 	t.engine = e
 	e.lanes.width[LaneTier] = e.config.TierUploadParallel + tierJobs
 	e.lanes.width[LaneCold] = e.config.RemoteReaderThreads
@@ -40,7 +44,34 @@ func (t *tiering) init(e *Engine, o Options) {
 		Confirmed: func(now time.Time) bool { return e.member.confirmed(now) },
 		Released:  t.released, Wake: e.wake, Logger: o.Logger.With("component", "tier"),
 	})
+	c := e.config
+	blocks := cache.Options{MemoryBytes: c.TierCacheBytes, RangeBytes: int64(c.TierChunkBytes), Plain: o.Go == nil}
+	if c.TierCacheDir != "" {
+		blocks.MemoryBytes = min(c.TierCacheBytes, cacheMemoryBytes)
+		blocks.FS, blocks.Dir, blocks.DiskBytes = o.FS, c.TierCacheDir, c.TierCacheBytes
+	}
+	run, clock := o.Go, o.Clock
+	if run == nil {
+		run = func(f func()) { f() }
+	}
+	if clock == nil {
+		clock = func() time.Time { return e.stepped }
+	}
+	t.reader, err = cold.Open(cold.Options{
+		Store: o.Store, Cache: blocks, Go: run, Now: clock, Sleep: o.Sleep, Logger: o.Logger.With("component", "cold"),
+		Config: func() cold.Config {
+			c := e.settings.Load()
+			return cold.Config{
+				ReadAheadBytes: c.TierReadAheadBytes, BytesPerSecond: c.TierFetchBytesPerSecond,
+				MaxDecompressedBytes: c.MaxDecompressedBytes,
+			}
+		},
+	})
+	return err
 }
+
+// cacheMemoryBytes is how much of the cache lies in memory where there is a disk for it.
+const cacheMemoryBytes = 64 << 20
 
 func tierConfig(c *config.Broker) tier.Config {
 	ms := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
@@ -70,7 +101,9 @@ func (t *tiering) step(now time.Time) {
 // Lead tells the worker of a leadership, and whether its log may have to begin anew from the bucket.
 func (t *tiering) Lead(now time.Time, l replica.Leadership) (held bool) {
 	start := tier.StartHere
-	if l.Log.MayLackEnd() || l.Log.Fresh() && l.Epoch > 0 {
+	if l.Recovering {
+		start = tier.StartRecovered
+	} else if l.Log.MayLackEnd() || l.Log.Fresh() && l.Epoch > 0 {
 		start = tier.StartVerified
 	}
 	return t.worker.Lead(now, tier.Leadership{
@@ -84,8 +117,15 @@ func (t *tiering) Resign(tp wire.TopicPartition) { t.worker.Resign(tp) }
 // Changed tells the worker of a new config.
 func (t *tiering) Changed(tp wire.TopicPartition) { t.worker.Changed(tp) }
 
-// released lets a partition serve that was held, and its groups, too.
+// released lets a partition serve that was held, unless the metadata has to hear of it first.
 func (t *tiering) released(now time.Time, r tier.Release) {
+	if !t.engine.recovering.hold(now, r) {
+		t.release(now, r)
+	}
+}
+
+// release lets a partition serve that was held, and its groups, too.
+func (t *tiering) release(now time.Time, r tier.Release) {
 	if r.Restarted {
 		t.engine.logger.Warn("the log begins anew from the bucket, which had more of it",
 			"topic", r.TopicPartition.Topic, "partition", r.TopicPartition.Partition)
@@ -112,13 +152,13 @@ func (t *tiering) Fetch(now time.Time, r *replica.RemoteFetch, done func([]repli
 		}
 		done(results)
 	}
-	t.submit(refused, func(ctx context.Context) { done(t.read(ctx, r)) })
+	t.submit(refused, func(ctx context.Context) { done(t.read(ctx, now, r)) })
 }
 
 // OffsetForTimestamp looks a time up as a task.
 func (t *tiering) OffsetForTimestamp(now time.Time, r replica.RemoteTime, done func(log.TimestampOffset, error)) {
 	refused := func() { done(log.NoTimestampOffset, wire.RequestTimedOut) }
-	t.submit(refused, func(ctx context.Context) { done(t.lookUp(ctx, r)) })
+	t.submit(refused, func(ctx context.Context) { done(t.lookUp(ctx, now, r)) })
 }
 
 // submit has a read run as a task of LaneCold, or refuses it where too many wait already.
@@ -170,11 +210,66 @@ func (t *tiering) close(now time.Time) bool {
 }
 
 // read answers a fetch from the bucket.
-func (t *tiering) read(ctx context.Context, r *replica.RemoteFetch) []replica.RemoteResult {
-	return make([]replica.RemoteResult, len(r.Partitions))
+func (t *tiering) read(ctx context.Context, now time.Time, r *replica.RemoteFetch) []replica.RemoteResult {
+	ctx, cancel := context.WithTimeout(ctx, r.Deadline.Sub(now))
+	defer cancel()
+	results := make([]replica.RemoteResult, len(r.Partitions))
+	request := &cold.Request{MaxBytes: r.MaxBytes, MinOneBatch: r.MinOneBatch, Committed: r.Committed}
+	rows := make([]int, 0, len(r.Partitions))
+	for i := range r.Partitions {
+		p := &r.Partitions[i]
+		from, ok := t.cold(p.TopicPartition, p.TopicID)
+		if !ok {
+			results[i].Code = wire.KafkaStorageError
+			continue
+		}
+		rows = append(rows, i)
+		request.Partitions = append(request.Partitions, cold.Fetch{
+			Partition: from, Offset: p.Offset, UpTo: p.UpTo, MaxBytes: p.MaxBytes, LocalAborted: p.LocalAborted,
+		})
+	}
+	for i, got := range t.reader.Read(ctx, now, request) {
+		result := &results[rows[i]]
+		result.Code, result.Records = got.Code, got.Records
+		for _, a := range got.Aborted {
+			result.Aborted = append(result.Aborted, replica.AbortedTransaction{ProducerID: a.ProducerID, FirstOffset: a.First})
+		}
+	}
+	return results
+}
+
+// cold is a partition as the reader sees it. Its manifest is not known in the first moments of a leadership.
+func (t *tiering) cold(tp wire.TopicPartition, id wire.TopicID) (cold.Partition, bool) {
+	m := t.worker.Manifest(tp)
+	if m == nil {
+		t.worker.Changed(tp)
+		return cold.Partition{}, false
+	}
+	return cold.Partition{TopicPartition: tp, TopicID: id, Manifest: m}, true
 }
 
 // lookUp answers a look-up by time from the bucket.
-func (t *tiering) lookUp(ctx context.Context, r replica.RemoteTime) (log.TimestampOffset, error) {
-	return log.NoTimestampOffset, nil
+func (t *tiering) lookUp(ctx context.Context, now time.Time, r replica.RemoteTime) (log.TimestampOffset, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Deadline.Sub(now))
+	defer cancel()
+	from, ok := t.cold(r.TopicPartition, r.TopicID)
+	if !ok {
+		return log.NoTimestampOffset, wire.KafkaStorageError
+	}
+	if r.Timestamp == replica.MaxTimestamp {
+		return t.reader.MaxTimestamp(ctx, from, r.From, r.UpTo)
+	}
+	found, err := t.reader.OffsetForTime(ctx, from, r.Timestamp, r.From, r.UpTo)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = wire.RequestTimedOut
+	}
+	return found, err
+}
+
+// end lets go of what reads hold.
+func (t *tiering) end() error {
+	if t.reader == nil {
+		return nil
+	}
+	return t.reader.Close()
 }

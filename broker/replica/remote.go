@@ -37,6 +37,9 @@ type Leadership struct {
 	Epoch    wire.LeaderEpoch
 	Log      *log.Log
 	Internal bool
+	// Recovering: every replica was lost, and the metadata does not say yet that the log begins above all that may have been
+	// acknowledged (safety.md 19).
+	Recovering bool
 }
 
 // RemoteFetch is the part of a fetch that only the object store can answer.

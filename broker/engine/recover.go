@@ -1,0 +1,296 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/log"
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/membership/lease"
+	"github.com/tidemark-io/tidemark/tier"
+)
+
+// recovery takes a cluster up of which nothing is left but the bucket (safety.md 30):
+//
+//	Open        finds the log directories new, looks at every manifest, and says what is lost
+//	elected     the lease is this broker's: it was released, or nobody has renewed it for long enough
+//	reporting   the report goes into the bucket and the first log directory
+//	committing  one change begins the next incarnation of the cluster, with all partitions in the hands of this broker
+//
+// From then on it is a broker like any other. Each partition is marked as recovering in the metadata until its leader has begun it
+// above all offsets that may have been acknowledged; see recovering.
+type recovery struct {
+	engine *Engine
+	found  []metadata.RecoveredPartition
+	next   wire.ProducerID // above all ids that were seen
+	report RecoveryReport
+	done   bool          // the incarnation has begun
+	first  *lease.Record // as it was found
+}
+
+// What keeps a broker from starting with the log directories that it has. Compare with errors.Is.
+var (
+	// ErrDataMissing: what only this broker had is not here, and not all of it is in the bucket.
+	ErrDataMissing = errors.New("the log directories are new, and the bucket has not all that was in the former ones")
+	// ErrFormerIncarnation: the cluster was recovered from its bucket since the log directories were written.
+	ErrFormerIncarnation = errors.New("the cluster was recovered from its bucket without this log directory")
+	// ErrClusterAlive: the cluster that is to be recovered has a controller.
+	ErrClusterAlive = errors.New("the cluster is alive")
+)
+
+// errRecoveredAway ends a process that was taken for dead.
+var errRecoveredAway = errors.New("the cluster was recovered from its bucket: this broker is not part of it any more")
+
+// identity is what the log directories say of themselves.
+type identity struct {
+	cluster string           // "": all are new
+	dirs    map[string]int64 // the cluster incarnation of each that is not new
+	fresh   bool             // all can be read, and are new
+}
+
+func readIdentity(o Options, dirs []string) (identity, error) {
+	id := identity{dirs: map[string]int64{}}
+	unread := len(o.Config.LogDirs) - len(dirs)
+	for _, dir := range dirs {
+		meta, ok, err := log.ReadMeta(o.FS, dir)
+		switch {
+		case errors.Is(err, log.ErrMeta):
+			return identity{}, err
+		case err != nil:
+			unread++
+		case ok:
+			id.cluster = meta.ClusterID
+			id.dirs[dir] = meta.ClusterIncarnation
+		}
+	}
+	if id.cluster == "" && unread > 0 {
+		return identity{}, fmt.Errorf("%d log directories can't be read, and may say which cluster they belong to: %w", unread, log.ErrStorage)
+	}
+	id.fresh = len(id.dirs) == 0
+	return id, nil
+}
+
+// compare compares the directories' incarnation of the cluster with the bucket's. One that is ahead was written by a recovery
+// that came to no commit: with nothing in it, it is new.
+func (id *identity) compare(fsys vfs.FS, clusterID string, incarnation int64) error {
+	for dir, has := range id.dirs {
+		if has < incarnation {
+			return fmt.Errorf("%w: %s is of incarnation %d of cluster %s, which has incarnation %d now. What it holds from the recovery on is not part "+
+				"of the cluster, and can't be merged. Move it away and keep it, for the records that the recovery has reported as lost, and start "+
+				"with an empty directory", ErrFormerIncarnation, dir, has, clusterID, incarnation)
+		}
+	}
+	for dir, has := range id.dirs {
+		if has == incarnation {
+			continue
+		}
+		names, err := fsys.List(dir)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", dir, err)
+		}
+		for _, name := range names {
+			if info, err := fsys.Stat(path.Join(dir, name)); err == nil && info.IsDir && strings.Contains(name, "-") {
+				return fmt.Errorf("%s is of incarnation %d of cluster %s, and the bucket has incarnation %d: it was emptied, or rolled back",
+					dir, has, clusterID, incarnation)
+			}
+		}
+		if err := fsys.Remove(path.Join(dir, "meta.properties")); err != nil {
+			return fmt.Errorf("make %s new again: %w", dir, err)
+		}
+		delete(id.dirs, dir)
+	}
+	id.fresh = len(id.dirs) == 0
+	return nil
+}
+
+// settleIncarnation finds out which incarnation of the cluster this broker is part of: that of the bucket, or the one that it is about
+// to begin.
+func (e *Engine) settleIncarnation(ctx context.Context, now time.Time, o Options, id *identity, image *metadata.Image) (err error) {
+	e.clusterIncarnation = image.ClusterIncarnation()
+	if err := id.compare(o.FS, e.clusterID, e.clusterIncarnation); err != nil {
+		return err
+	}
+	if e.recovery, err = e.planRecovery(ctx, now, o, *id, image); e.recovery != nil {
+		e.clusterIncarnation = e.recovery.report.Incarnation
+	}
+	return err
+}
+
+// planRecovery finds out whether the cluster has to be recovered, and what of it is lost. Without Options.Recover it is only where
+// nothing is: everything belonged to this broker alone, and it was stopped cleanly.
+func (e *Engine) planRecovery(ctx context.Context, now time.Time, o Options, id identity, image *metadata.Image) (*recovery, error) {
+	if !id.fresh || image.PartitionCount() == 0 {
+		if o.Recover {
+			e.logger.Info("nothing is to be recovered: the log directories are in use, or the cluster has no partitions")
+		}
+		return nil, nil
+	}
+	if !o.Recover && !e.alone(image) {
+		return nil, nil // others have what this broker had, or it had nothing
+	}
+	r := &recovery{engine: e, next: image.NextProducerID()}
+	if err := r.survey(ctx, now, o, image); err != nil {
+		return nil, err
+	}
+	if len(r.report.Lost) > 0 && !o.Recover {
+		return nil, fmt.Errorf("%w. Of cluster %s this broker had %d partitions, and the bucket lacks the end of %d: %s. Give the directories %s back, "+
+			"or start with --recover, which brings back what is in the bucket and gives up what is not",
+			ErrDataMissing, e.clusterID, r.report.Partitions, len(r.report.Lost), r.report.summary(), strings.Join(o.Config.LogDirs, ", "))
+	}
+	for _, lost := range r.report.Lost {
+		e.logger.Warn("records may be lost", "topic", lost.Topic, "partition", lost.Partition, "offset", int64(lost.First), "next_offset", int64(lost.Next))
+	}
+	e.logger.Warn("the cluster is about to be recovered from its bucket", "cluster_incarnation", r.report.Incarnation,
+		"partitions", r.report.Partitions, "complete", r.report.Complete)
+	return r, nil
+}
+
+// alone tells whether everything that there is belongs to this broker.
+func (e *Engine) alone(image *metadata.Image) bool {
+	for b := range image.Brokers() {
+		if b.ID != e.self {
+			return false
+		}
+	}
+	for t := range image.Topics("") {
+		for _, p := range t.Partitions {
+			if len(p.Replicas) != 1 || p.Replicas[0] != e.self {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// survey looks at the manifests of all partitions.
+func (r *recovery) survey(ctx context.Context, now time.Time, o Options, image *metadata.Image) error {
+	type look struct {
+		topic     *metadata.Topic
+		partition int32
+		found     tier.Found
+		err       error
+	}
+	var looks []look
+	for t := range image.Topics("") {
+		for i := range t.Partitions {
+			looks = append(looks, look{topic: t, partition: int32(i)})
+		}
+	}
+	run := o.Run
+	if run == nil {
+		run = func(n int, work func(int)) {
+			for i := range n {
+				work(i)
+			}
+		}
+	}
+	run(len(looks), func(i int) {
+		l := &looks[i]
+		l.found, l.err = tier.Survey(ctx, o.Store, l.topic.Name, l.topic.ID, l.partition)
+	})
+	r.report = RecoveryReport{
+		Version: reportVersion, ClusterID: r.engine.clusterID, Incarnation: image.ClusterIncarnation() + 1, BrokerID: r.engine.self,
+		CreatedMs: now.UnixMilli(), Topics: image.TopicCount(), Partitions: len(looks), Lost: []LostRange{},
+	}
+	for _, l := range looks {
+		if l.err != nil {
+			return fmt.Errorf("look at what the bucket has: %w", l.err)
+		}
+		r.found = append(r.found, metadata.RecoveredPartition{TopicID: l.topic.ID, Partition: l.partition, LeaderEpoch: l.found.LeaderEpoch})
+		r.next = max(r.next, l.found.NextProducerID)
+		r.report.add(l.topic, l.partition, l.found, r.engine.config.TierRecoveryOffsetGap)
+	}
+	r.report.Complete = len(r.report.Lost) == 0
+	return nil
+}
+
+// meets learns how the lease stands. Whoever renews it is alive, and the cluster is not to be recovered.
+func (r *recovery) meets(now time.Time, record lease.Record) {
+	e := r.engine
+	if r.done || record.Incarnation == e.incarnation {
+		return
+	}
+	if r.first == nil {
+		r.first = &record
+		if record.State == lease.Held {
+			e.logger.Info("the former controller's lease has to run out", "holder", int32(record.Holder))
+		}
+		return
+	}
+	if record.State == lease.Held && record.Nonce != r.first.Nonce {
+		e.fail(now, fmt.Errorf("%w: broker %d holds the controller's lease and renews it: it has to be stopped before the cluster can be recovered",
+			ErrClusterAlive, record.Holder))
+	}
+}
+
+// begin starts the recovery as the controller of a term, unless an earlier one has carried it out.
+func (r *recovery) begin(now time.Time, term int64) {
+	e := r.engine
+	if e.Image().ClusterIncarnation() == r.report.Incarnation {
+		r.done = true
+		return
+	}
+	e.lanes.add(LaneChain, func(ctx context.Context) Completion {
+		err := r.report.store(ctx, e.fs, e.logs, e.role.lease.store)
+		return func(now time.Time) {
+			switch {
+			case term != e.role.lease.term:
+			case err != nil:
+				e.logger.Warn("the report of the recovery can't be written", "err", err)
+				e.role.lease.resign(now, chainRetry)
+			default:
+				r.commit(now)
+			}
+		}
+	})
+}
+
+// commit begins the incarnation, as the first change of the term.
+func (r *recovery) commit(now time.Time) {
+	e := r.engine
+	change := &metadata.RecoverCluster{
+		BrokerID: e.self, Incarnation: r.report.Incarnation, Partitions: r.found, NextProducerID: r.next + skippedProducerIDs,
+	}
+	if ids := e.directories(); len(ids) == 1 {
+		change.Directory = ids[0]
+	}
+	e.role.submit(now, submission{change: change, deadline: now.Add(e.requestTimeout()), done: func(answer metadata.Answer, err error) {
+		recovered, _ := answer.(*metadata.RecoverClusterAnswer)
+		switch {
+		case err != nil: // another term finds out what became of it
+		case recovered.Result.Code != wire.None:
+			e.fail(e.stepped, fmt.Errorf("recover the cluster: %s", recovered.Result.Message))
+		default:
+			r.done = true
+			e.logger.Warn("the cluster was recovered from its bucket", "cluster_incarnation", r.report.Incarnation, "complete", r.report.Complete)
+		}
+	}})
+}
+
+// skippedProducerIDs are a block: who had the last one may have used ids that nobody has heard of.
+const skippedProducerIDs = 1000
+
+// checkIncarnation ends this process where the cluster went on without it.
+func (e *Engine) checkIncarnation(now time.Time, image *metadata.Image) {
+	has := image.ClusterIncarnation()
+	if pending := e.recovery != nil && !e.recovery.done; has > e.clusterIncarnation || has < e.clusterIncarnation && !pending {
+		e.fail(now, errRecoveredAway)
+	}
+}
+
+// Recovery is the report of the recovery of this run; false if there is none.
+func (e *Engine) Recovery() (RecoveryReport, bool) {
+	if e.recovery == nil {
+		return RecoveryReport{}, false
+	}
+	return e.recovery.report, true
+}
+
+// reportKey is where the report of a recovery lies in the store.
+func reportKey(incarnation int64) string { return fmt.Sprintf("recovery/%d.json", incarnation) }

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/tidemark-io/tidemark/broker/log"
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier"
+	"github.com/tidemark-io/tidemark/tier/object"
+)
+
+// RecoveryReport says what a recovery from the bucket has brought back, and what not. It is a file in the first log directory,
+// recovery-report.json, and the object recovery/<incarnation>.json.
+type RecoveryReport struct {
+	Version     int           `json:"version"`
+	ClusterID   string        `json:"cluster_id"`
+	Incarnation int64         `json:"incarnation"` // the one that began
+	BrokerID    wire.BrokerID `json:"broker"`
+	CreatedMs   int64         `json:"created_ms"`
+	Topics      int           `json:"topics"`
+	Partitions  int           `json:"partitions"`
+	Segments    int           `json:"segments"` // in the bucket
+	Bytes       int64         `json:"bytes"`    // of them
+	Complete    bool          `json:"complete"` // every partition was closed whole: nothing is lost
+	Lost        []LostRange   `json:"lost"`     // by topic and partition
+}
+
+// LostRange is a range of offsets, First to Next-1, that may have been acknowledged and are not in the bucket. Nobody knows where the
+// log has ended: Next is as far above as tier.recovery.offset.gap says, and new records begin there.
+type LostRange struct {
+	Topic     string       `json:"topic"`
+	TopicID   wire.TopicID `json:"topic_id"`
+	Partition int32        `json:"partition"`
+	First     wire.Offset  `json:"first"`
+	Next      wire.Offset  `json:"next"`
+	Absent    bool         `json:"absent,omitempty"` // the bucket has nothing of the partition, and never had
+}
+
+const (
+	reportVersion = 1
+	reportFile    = "recovery-report.json"
+)
+
+// add takes in what the bucket has of a partition.
+func (r *RecoveryReport) add(t *metadata.Topic, partition int32, found tier.Found, gap int64) {
+	r.Segments += found.Segments
+	r.Bytes += found.Bytes
+	if found.Closed {
+		return
+	}
+	r.Lost = append(r.Lost, LostRange{
+		Topic: t.Name, TopicID: t.ID, Partition: partition, First: found.End, Next: found.End + wire.Offset(gap),
+		Absent: found.LeaderEpoch == wire.NoLeaderEpoch,
+	})
+}
+
+// namedMax bounds the partitions that an error names.
+const namedMax = 10
+
+// summary names what is lost, in a sentence's middle.
+func (r *RecoveryReport) summary() string {
+	var out strings.Builder
+	for i, lost := range r.Lost {
+		if i == namedMax {
+			fmt.Fprintf(&out, " and %d more", len(r.Lost)-i)
+			break
+		}
+		if i > 0 {
+			out.WriteString(", ")
+		}
+		fmt.Fprintf(&out, "%s-%d from offset %d on", lost.Topic, lost.Partition, lost.First)
+	}
+	return out.String()
+}
+
+// store writes the report to the bucket and into the first log directory that is online.
+func (r *RecoveryReport) store(ctx context.Context, fsys vfs.FS, logs *log.Manager, store object.Store) error {
+	body, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
+	}
+	body = append(body, '\n')
+	// An attempt that came to no commit may have left one: this is the one that counts.
+	if _, err := store.Put(ctx, reportKey(r.Incarnation), bytes.NewReader(body), object.Condition{}); err != nil {
+		return fmt.Errorf("store the report: %w", err)
+	}
+	for _, d := range logs.Dirs() {
+		if d.Err == nil {
+			return replaceFile(fsys, path.Join(d.Path, reportFile), body)
+		}
+	}
+	return log.ErrStorage
+}
