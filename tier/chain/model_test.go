@@ -67,6 +67,7 @@ type world struct {
 	depth   int // of steps within requests of other steps
 
 	acked map[int64]string // number → first record of who was told Done
+	last  int64            // the highest of these numbers
 	lost  map[string]bool  // first records of those who were told Lost
 	saw   map[string]int   // what has happened, for the test to be sure of itself
 }
@@ -158,7 +159,7 @@ func (w *world) step() {
 }
 
 func (w *world) open(wr *writer) {
-	fold := &ledger{}
+	fold, least := &ledger{}, w.last
 	c, err := Open(w.t.Context(), wr.store, prefix, Options{
 		Writer: Writer{wr.id, fmt.Sprint("run ", wr.run)},
 		Nonce:  func() string { w.nonces++; return fmt.Sprint("n", w.nonces) },
@@ -170,6 +171,7 @@ func (w *world) open(wr *writer) {
 	}
 	wr.chain, wr.fold = c, fold
 	w.compare("open", wr)
+	w.notBefore("open", wr, least)
 }
 
 func (w *world) append(wr *writer) {
@@ -189,6 +191,7 @@ func (w *world) append(wr *writer) {
 		}
 	}
 	wr.appends++
+	before := w.last
 	text := fmt.Sprintf("%d/%d", wr.id, wr.appends)
 	texts := []string{text, text + " b", text + " c"}[:1+w.rng.IntN(3)]
 	e, outcome, err := wr.chain.Append(w.t.Context(), w.now, wr.epoch, records(texts...))
@@ -199,7 +202,10 @@ func (w *world) append(wr *writer) {
 		if other, ok := w.acked[e.Number]; ok {
 			w.t.Errorf("entry %d is won by %s and by %s", e.Number, other, text)
 		}
-		w.acked[e.Number] = text
+		if e.Number <= before {
+			w.t.Errorf("entry %d is won after entry %d was", e.Number, before)
+		}
+		w.acked[e.Number], w.last = text, max(w.last, e.Number)
 		_ = wr.fold.Apply(e)
 		w.compare("append", wr)
 	case object.Lost:
@@ -212,6 +218,7 @@ func (w *world) append(wr *writer) {
 }
 
 func (w *world) refresh(wr *writer) {
+	least := w.last
 	u, err := wr.chain.Refresh(w.t.Context())
 	w.mustNotHalt("refresh", wr, err)
 	if err != nil {
@@ -224,6 +231,17 @@ func (w *world) refresh(wr *writer) {
 		w.t.Error(err)
 	}
 	w.compare("refresh", wr)
+	if !u.More {
+		w.notBefore("refresh", wr, least)
+	}
+}
+
+// notBefore: who looks after somebody was told Done sees it. With compare and finish that makes appends and reads linearizable:
+// one order of all, which agrees with the time in which they came.
+func (w *world) notBefore(after string, wr *writer, least int64) {
+	if at := wr.chain.Tail().Number; at < least {
+		w.t.Errorf("%s of writer %d ends at entry %d, and entry %d was done before it began", after, wr.id, at, least)
+	}
 }
 
 // compare: what a handle has read is a beginning of the one history.
@@ -298,7 +316,8 @@ func (w *world) finish() {
 	}
 }
 
-// TestOneHistory: whatever the store does to its writers, a chain has one history, and every Done is in it.
+// TestOneHistory: whatever the store does to its writers, a chain has one history, every Done is in it, and appends and reads are
+// linearizable.
 func TestOneHistory(t *testing.T) {
 	seeds, steps := uint64(100), 400
 	if testing.Short() {

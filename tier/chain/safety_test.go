@@ -329,6 +329,34 @@ func TestSafety04AStalledWriterNeverWins(t *testing.T) {
 	}
 }
 
+// TestSafety04WhatIsNotComparedWithTheBoundaryIsUnknown: the entry is created, and a boundary that covers it would make it nothing.
+func TestSafety04WhatIsNotComparedWithTheBoundaryIsUnknown(t *testing.T) {
+	b := newBench(t)
+	away := false
+	w, _ := b.open(faultstore.New(b.store, func(c faultstore.Call) faultstore.Fault {
+		if away && c.Op == faultstore.List {
+			return faultstore.Refuse
+		}
+		return faultstore.None
+	}), 1)
+	b.commit(w, 1, "a")
+	away = true
+	if outcome, err := b.append(w, 1, "b"); outcome != object.Unknown || !errors.Is(err, object.ErrUnavailable) {
+		t.Errorf("%v, %v", outcome, err)
+	}
+	away = false
+	if outcome, err := b.append(w, 1, "c"); outcome != object.Lost || !errors.Is(err, ErrFenced) {
+		t.Errorf("it goes on: %v, %v", outcome, err)
+	}
+	if _, err := w.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.commit(w, 1, "d")
+	if _, l := b.open(nil, 2); !slices.Equal(l.records, []string{"a", "b", "d"}) {
+		t.Errorf("a reader has %v", l.records)
+	}
+}
+
 // TestSafety04WhatLandsBehindTheBoundaryIsIgnored: a put that was delayed for longer than the retention links to the
 // entry before, as the real one did. A reader that was stopped right there must not take it.
 func TestSafety04WhatLandsBehindTheBoundaryIsIgnored(t *testing.T) {
@@ -626,14 +654,18 @@ func TestSafety08WhatWasSeenMustBeThere(t *testing.T) {
 	try("the bucket was emptied, to a newcomer", true, Position{})
 }
 
-// TestSafety08AHandleRemembersWhatItSaw: the same without a restart, where the bucket is exchanged for another one.
+// TestSafety08AHandleRemembersWhatItSaw: the same without a restart, where the bucket is exchanged for another one. Whoever has read
+// remembers as well as whoever has written.
 func TestSafety08AHandleRemembersWhatItSaw(t *testing.T) {
 	b := newBench(t)
 	w, _ := b.open(nil, 1)
 	b.commit(w, 9, "a")
+	r, _ := b.open(nil, 2)
 	other, _, _ := trimmed(t) // longer, trimmed, of lower epochs
-	w.at.store = other.store
-	if _, err := w.Refresh(t.Context()); !errors.Is(err, ErrHalt) {
-		t.Error(err)
+	for who, c := range map[string]*Chain{"writer": w, "reader": r} {
+		c.at.store = other.store
+		if _, err := c.Refresh(t.Context()); !errors.Is(err, ErrHalt) {
+			t.Errorf("%s: %v", who, err)
+		}
 	}
 }
