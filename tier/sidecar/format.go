@@ -32,16 +32,42 @@ const (
 // directory is the JSON that says what lies behind it.
 type directory struct {
 	Version  int       `json:"version"`
-	Segment  Segment   `json:"segment"`
+	Segment  described `json:"segment"`
 	Sections []section `json:"sections"`
+}
+
+// described is a segment with its checksum as JSON has it.
+type described struct {
+	Segment
+	CRC checksum `json:"crc32c"`
 }
 
 // section is a part of the object; Offset counts from the first byte behind the directory.
 type section struct {
-	Name   string `json:"name"`
-	Offset int64  `json:"offset"`
-	Length int64  `json:"length"`
-	CRC    uint32 `json:"crc32c"`
+	Name   string   `json:"name"`
+	Offset int64    `json:"offset"`
+	Length int64    `json:"length"`
+	CRC    checksum `json:"crc32c"`
+}
+
+// checksum is a CRC-32C; in JSON it is eight hex digits.
+type checksum uint32
+
+func checksumOf(b []byte) checksum { return checksum(crc32.Checksum(b, castagnoli)) }
+
+func (c checksum) String() string { return fmt.Sprintf("%08x", uint32(c)) }
+
+// MarshalText writes the form of String.
+func (c checksum) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText reads the form of String.
+func (c *checksum) UnmarshalText(text []byte) error {
+	v, err := strconv.ParseUint(string(text), 16, 32)
+	if err != nil || len(text) != 8 {
+		return fmt.Errorf("checksum %q is not 8 hex digits", text)
+	}
+	*c = checksum(v)
+	return nil
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -62,10 +88,10 @@ func Encode(c Contents) ([]byte, error) {
 		{producerSnapshot, c.ProducerSnapshot},
 		{leaderEpochs, formatEpochs(c.Epochs)},
 	}
-	d := directory{Version: version, Segment: c.Segment}
+	d := directory{Version: version, Segment: described{c.Segment, checksum(c.Segment.CRC)}}
 	var total int64
 	for _, p := range parts {
-		d.Sections = append(d.Sections, section{p.name, total, int64(len(p.data)), crc32.Checksum(p.data, castagnoli)})
+		d.Sections = append(d.Sections, section{p.name, total, int64(len(p.data)), checksumOf(p.data)})
 		total += int64(len(p.data))
 	}
 	text, err := json.Marshal(d)
@@ -78,7 +104,7 @@ func Encode(c Contents) ([]byte, error) {
 	b := make([]byte, 0, headerSize+len(text)+int(total))
 	b = append(b, Magic...)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(text)))
-	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(text, castagnoli))
+	b = binary.BigEndian.AppendUint32(b, uint32(checksumOf(text)))
 	b = append(b, text...)
 	for _, p := range parts {
 		b = append(b, p.data...)
@@ -111,7 +137,9 @@ func Decode(data []byte) (*Sidecar, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sidecar{segment: d.Segment, size: len(data), offsets: sections[offsetIndex], times: sections[timeIndex], producer: sections[producerSnapshot]}
+	segment := d.Segment.Segment
+	segment.CRC = uint32(d.Segment.CRC)
+	s := &Sidecar{segment: segment, size: len(data), offsets: sections[offsetIndex], times: sections[timeIndex], producer: sections[producerSnapshot]}
 	if s.aborted, err = log.DecodeTransactionIndex(sections[transactionIndex]); err != nil {
 		return nil, damaged("transaction index: %w", err)
 	}
@@ -121,7 +149,7 @@ func Decode(data []byte) (*Sidecar, error) {
 	if _, err := log.DecodeProducerSnapshot(s.producer); err != nil {
 		return nil, damaged("producer snapshot: %w", err)
 	}
-	for _, err := range []error{checkSegment(d.Segment), checkOffsetIndex(s.offsets, d.Segment), checkTimeIndex(s.times, d.Segment)} {
+	for _, err := range []error{checkSegment(segment), checkOffsetIndex(s.offsets, segment), checkTimeIndex(s.times, segment)} {
 		if err != nil {
 			return nil, err
 		}
@@ -136,13 +164,13 @@ func decodeDirectory(data []byte) (d directory, body []byte, err error) {
 	if len(data) > BytesMax {
 		return d, nil, damaged("%d bytes are more than %d", len(data), BytesMax)
 	}
-	length, sum := binary.BigEndian.Uint32(data[len(Magic):]), binary.BigEndian.Uint32(data[len(Magic)+4:])
+	length, sum := binary.BigEndian.Uint32(data[len(Magic):]), checksum(binary.BigEndian.Uint32(data[len(Magic)+4:]))
 	if length > directoryBytesMax || int(length) > len(data)-headerSize {
 		return d, nil, damaged("a directory of %d bytes in %d", length, len(data))
 	}
 	text, body := data[headerSize:headerSize+int(length)], data[headerSize+int(length):]
-	if got := crc32.Checksum(text, castagnoli); got != sum {
-		return d, nil, damaged("checksum of the directory is %08x, not %08x", got, sum)
+	if got := checksumOf(text); got != sum {
+		return d, nil, damaged("checksum of the directory is %s, not %s", got, sum)
 	}
 	if err := json.Unmarshal(text, &d); err != nil {
 		return d, nil, damaged("directory: %w", err)
@@ -167,8 +195,8 @@ func cutSections(sections []section, body []byte) (map[string][]byte, error) {
 			return nil, damaged("section %q is there twice", s.Name)
 		}
 		part := body[s.Offset : s.Offset+s.Length : s.Offset+s.Length]
-		if got := crc32.Checksum(part, castagnoli); got != s.CRC {
-			return nil, damaged("checksum of section %q is %08x, not %08x", s.Name, got, s.CRC)
+		if got := checksumOf(part); got != s.CRC {
+			return nil, damaged("checksum of section %q is %s, not %s", s.Name, got, s.CRC)
 		}
 		found[s.Name] = part
 	}

@@ -32,7 +32,7 @@ type Segment struct {
 	End          wire.Offset      `json:"end"`   // exclusive
 	LeaderEpoch  wire.LeaderEpoch `json:"leader_epoch"`
 	Size         int64            `json:"size"`
-	CRC          uint32           `json:"crc32c"` // of the whole .log object
+	CRC          uint32           `json:"-"` // CRC-32C of the whole .log object
 	MinTimestamp int64            `json:"min_timestamp"`
 	MaxTimestamp int64            `json:"max_timestamp"`
 	UploadedMs   int64            `json:"uploaded_ms"` // by the uploader's clock
