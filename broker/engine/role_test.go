@@ -61,29 +61,34 @@ func TestAChangeIsNeverSpreadOverEntries(t *testing.T) {
 	r := serving(t)
 	r.closed[LaneChain] = true
 	var all []*asked
-	const partitions = 2000
-	for i := range 2 {
-		all = append(all, r.submit(&metadata.CreateTopics{
-			Topics: []metadata.NewTopic{{Name: fmt.Sprint("t", i), Partitions: partitions, ReplicationFactor: 1}},
-		}))
+	for i := range 3 {
+		change := &metadata.CreateTopics{}
+		for _, part := range []string{"a", "b", "c"} {
+			change.Topics = append(change.Topics, metadata.NewTopic{Name: fmt.Sprint(i, part), Partitions: 800, ReplicationFactor: 1})
+		}
+		all = append(all, r.submit(change))
 	}
 	r.turn()
-	before := len(r.entries())
 	r.release(LaneChain)
-	r.until("all are answered", func() bool { return all[1].done() })
+	r.until("all are answered", func() bool { return all[2].done() })
 	fold := &imageFold{image: metadata.Empty()}
+	var entries []int64 // that brought the changes
 	for _, entry := range r.entries() {
 		if err := fold.Apply(entry); err != nil {
 			t.Fatal(err)
 		}
-		for topic := range fold.image.Topics("") {
-			if len(topic.Partitions) != partitions {
-				t.Fatalf("entry %d leaves %s with %d partitions", entry.Number, topic.Name, len(topic.Partitions))
+		for i := range all {
+			first, last := fold.image.Topic(fmt.Sprint(i, "a")), fold.image.Topic(fmt.Sprint(i, "c"))
+			if (first == nil) != (last == nil) {
+				t.Fatalf("entry %d has a part of change %d", entry.Number, i)
+			}
+			if i == len(entries) && first != nil {
+				entries = append(entries, entry.Number)
 			}
 		}
 	}
-	if len(r.entries())-before < 2 {
-		t.Error("the changes fit into one entry: the test shows nothing")
+	if len(entries) != len(all) || entries[0] == entries[len(all)-1] {
+		t.Errorf("the changes came with entries %d: the test shows nothing", entries)
 	}
 }
 
@@ -149,16 +154,19 @@ func TestAnUnknownEntryEndsTheTermAndIsFoundOutInTheNext(t *testing.T) {
 	}
 }
 
-// The lease runs out while an entry is on its way: the waiters hear NOT_CONTROLLER, the next term begins behind the entry.
+// The lease runs out while an entry is on its way: the waiters hear NOT_CONTROLLER, the next term begins behind the entry, and what was
+// queued behind it is dropped.
 func TestALeaseThatIsLostInMidFlight(t *testing.T) {
 	r := serving(t)
 	epoch := r.controllerEpoch()
 	r.closed[LaneChain] = true
 	a := r.submit(topicNamed("t"))
+	r.turn()
+	queued := r.submit(topicNamed("queued"))
 	r.faults = on(faultstore.Put, lease.Key, faultstore.Refuse)
-	r.until("the lease is lost", a.done)
-	if a.code() != wire.NotController {
-		t.Errorf("answered %v", a.code())
+	r.until("the lease is lost", func() bool { return a.done() && queued.done() })
+	if a.code() != wire.NotController || queued.code() != wire.NotController {
+		t.Errorf("answered %v and %v", a.code(), queued.code())
 	}
 	r.faults = nil
 	r.until("the lease is taken again", func() bool { return r.e.role.state == preparing })
@@ -176,6 +184,9 @@ func TestALeaseThatIsLostInMidFlight(t *testing.T) {
 	r.until("the parked change is answered", parked.done)
 	if parked.code() != wire.None || r.e.Image().Topic("t") == nil {
 		t.Errorf("code %v, image %v", parked.code(), r.e.Image().Topic("t"))
+	}
+	if r.e.Image().Topic("queued") != nil {
+		t.Error("what was queued in the former term is committed in the next")
 	}
 	r.consistent()
 }

@@ -142,6 +142,25 @@ func TestSafety09LogOfAnotherTopicIDIsSetAside(t *testing.T) {
 	}
 }
 
+// The deletion of a topic is that of its id. A log of another id under the name, as a disk that was away brings it back, stays.
+func TestSafety09ADeletionTakesNoLogOfAnotherTopicID(t *testing.T) {
+	r := newRig(t)
+	r.create("t", topic{})
+	r.put("t", 3)
+	if err := r.logs.Close(r.now, 1); err != nil {
+		t.Fatal(err)
+	}
+	r.image = nil
+	r.open()
+	deleted := &metadata.Topic{Name: "t", ID: r.uuid(), Partitions: make([]*metadata.Partition, 1)}
+	r.m.Apply(r.now, r.image, metadata.Delta{Topics: []metadata.TopicDelta{{Before: deleted}}})
+	r.sleep(time.Hour)
+	r.m.DeleteDue(t.Context(), r.now)
+	if names := r.files(); !slices.Contains(names, "t-0") {
+		t.Fatalf("%v", names)
+	}
+}
+
 // A partition whose recorded directory is not there is offline: an empty log elsewhere would lose what it holds.
 func TestPartitionInAMissingDirectoryIsOffline(t *testing.T) {
 	r := newRig(t)
