@@ -35,6 +35,8 @@ func Open(now time.Time, o Options) (*Log, error) {
 	l.config.Store(&o.Config)
 	l.firstUnstable.Store(int64(wire.NoOffset))
 	l.tieredEnd.Store(int64(wire.NoOffset))
+	l.startSaved.Store(int64(o.LogStart))
+	l.startUnsaved()
 	l.setEpochsLocked(nil)
 	if err := l.load(now, o); err != nil {
 		if errors.Is(err, errTopicID) {
@@ -132,8 +134,6 @@ func (l *Log) publishLoaded(now time.Time, segments []*segment, end, point wire.
 	hw := max(min(o.HighWatermark, end), start, segments[0].base) // what is in the object store alone was replicated
 	l.watermark.Store(int64(hw))
 	l.publishUnstableLocked()
-	l.startSaved.Store(int64(o.LogStart))
-	l.startUnsaved()
 	if end > point || len(l.snapshots) > 0 {
 		l.dirty = true
 		l.unflushedFrom = now
