@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/tidemark-io/tidemark/tier/chain"
+	"github.com/tidemark-io/tidemark/tier/object"
 )
 
 var sample = Segment{
@@ -146,6 +147,10 @@ func TestKeys(t *testing.T) {
 	}
 	if got := Prefix("orders", [16]byte{15: 1}, 3); got != "topics/orders.AAAAAAAAAAAAAAAAAAAAAQ/3" {
 		t.Errorf("prefix %s", got)
+	}
+	longest := strings.Repeat("t", 249)
+	if got := Prefix(longest, [16]byte{15: 1}, 3); !object.ValidKey(got) {
+		t.Errorf("a topic with the longest name has the prefix %s, which not every store can hold", got)
 	}
 }
 

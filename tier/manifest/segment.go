@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/object"
 )
 
 // Name is what the objects of one upload are called. It is never used twice: a retry takes another nonce.
@@ -89,9 +90,13 @@ func Prefix(topic string, id wire.TopicID, partition int32) string {
 	return fmt.Sprintf("%s/%d", TopicPrefix(topic, id), partition)
 }
 
+// topicBytesMax is how much of a topic's name is in its prefix: with its id it fits into a part of a key. A topic's name has up
+// to 249 bytes; it is the id that tells topics apart.
+const topicBytesMax = object.PartBytesMax - len(".") - len("AAAAAAAAAAAAAAAAAAAAAA")
+
 // TopicPrefix is the prefix of all objects of a topic, without the slash at its end.
 func TopicPrefix(topic string, id wire.TopicID) string {
-	return fmt.Sprintf("topics/%s.%s", topic, id)
+	return fmt.Sprintf("topics/%s.%s", topic[:min(len(topic), topicBytesMax)], id)
 }
 
 // Checksum is the CRC-32C of a whole object; in JSON it is eight hex digits.

@@ -128,11 +128,14 @@ func IfAbsent() Condition { return Condition{Kind: Absent} }
 // IfMatch makes a put replace exactly the body that token stands for.
 func IfMatch(token Token) Condition { return Condition{Kind: Match, Token: token} }
 
+// PartBytesMax is the longest part of a key between slashes: servers that keep objects as files hold no longer name.
+const PartBytesMax = 255
+
 // maxKeyBytes is the longest key that S3 takes.
 const maxKeyBytes = 1024
 
 // ValidKey tells whether every store can hold the key as it is: 1 to 1024 bytes, parts of [A-Za-z0-9._-] between single
-// slashes, none of them "." or "..".
+// slashes, none of them longer than PartBytesMax, "." or "..".
 func ValidKey(key string) bool {
 	if len(key) == 0 || len(key) > maxKeyBytes {
 		return false
@@ -140,7 +143,7 @@ func ValidKey(key string) bool {
 	begin := 0
 	for i := 0; i <= len(key); i++ {
 		if i == len(key) || key[i] == '/' {
-			if part := key[begin:i]; part == "" || part == "." || part == ".." {
+			if part := key[begin:i]; part == "" || part == "." || part == ".." || len(part) > PartBytesMax {
 				return false
 			}
 			begin = i + 1

@@ -13,7 +13,8 @@ import (
 func TestValidKey(t *testing.T) {
 	for key, want := range map[string]bool{
 		"a": true, "a/b": true, "cluster.json": true, ".hidden/x": true, "...": true, "a-b_c.d/E9": true,
-		strings.Repeat("k", 1024): true, strings.Repeat("k", 1025): false,
+		strings.Repeat("k", 255): true, strings.Repeat("k", 256): false, "a/" + strings.Repeat("k", 256) + "/b": false,
+		strings.Repeat("k/", 511) + "kk": true, strings.Repeat("k/", 512) + "k": false,
 		"": false, "/": false, "/a": false, "a/": false, "a//b": false, ".": false, "..": false, "a/..": false,
 		"../a": false, "a/./b": false, "a b": false, "a\\b": false, "a\x00": false, "a~": false, "é": false,
 	} {

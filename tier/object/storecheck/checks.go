@@ -359,9 +359,9 @@ func listPages(t *trial) error {
 	)
 }
 
-// keys tries what Tidemark's own keys are made of; the longest folder is that of a topic with a name of 249 characters.
+// keys tries what Tidemark's own keys are made of; the longest part is as long as object.ValidKey allows.
 func keys(t *trial) error {
-	topic := strings.Repeat("long-topic.name_", 16)[:249] + "." + strings.Repeat("Z", 22)
+	topic := strings.Repeat("long-topic.name_", 16)[:object.PartBytesMax-23] + "." + strings.Repeat("Z", 22)
 	all := []string{
 		"_under/score", "dots..in/name", "t/" + topic + "/0/00000000000000000000-0-n.log",
 		"t/" + topic + "/10/x", "t/" + topic[:200] + "/0/x", "t/" + topic[:201] + "/0/x",
