@@ -100,7 +100,7 @@ func (p *pace) free(now time.Time, rate int64) bool {
 		p.debt = max(0, p.debt-elapsed.Seconds()*float64(rate))
 	}
 	p.at = now
-	return p.debt < 1
+	return p.debt <= float64(rate)*paceGrain.Seconds()
 }
 
 // spend notes an upload that begins.
@@ -111,6 +111,9 @@ func (p *pace) freeAt(rate int64) time.Time {
 	seconds := min(p.debt/float64(max(rate, 1)), paceHorizon.Seconds())
 	return p.at.Add(time.Duration(seconds * float64(time.Second)))
 }
+
+// paceGrain is a debt too small to wait for.
+const paceGrain = time.Millisecond
 
 // paceHorizon bounds how far ahead freeAt looks: a rate may be raised meanwhile.
 const paceHorizon = time.Minute
