@@ -327,25 +327,30 @@ func TestParkedNamesFit(t *testing.T) {
 }
 
 func TestBootIDTellsPowerLossFromProcessCrash(t *testing.T) { // safety.md 11
-	mem := vfs.NewMem()
-	o := managerOptions(mem, "/d1")
-	m := mustManage(t, o)
-	l := create(t, m, partition(0))
-	cfg := smallSegments()
-	l.UpdateConfig(cfg)
-	for i := range 8 {
-		appendBatch(t, l, batch(1, int64(i), 200))
-	}
-	name := path.Join(l.Dir(), fileName(0, logSuffix))
-	sealed := readAll(t, mem, name)
-	sealed[len(sealed)/2+70]++
-	writeAll(t, mem, name, sealed)
-	for boot, want := range map[string]wire.Offset{"boot-1": 8, "boot-2": 2, "": 2} {
-		o := o
-		o.FS, o.BootID = mem.ProcessCrashClone(), boot
-		l, _ := mustManage(t, o).Get(partition(0))
-		if l.EndOffset() != want {
-			t.Errorf("boot id %q: end %d, want %d", boot, l.EndOffset(), want)
+	for before, after := range map[string]map[string]wire.Offset{
+		"boot-1": {"boot-1": 8, "boot-2": 2, "": 2},
+		"":       {"boot-1": 2, "": 2},
+	} {
+		mem := vfs.NewMem()
+		o := managerOptions(mem, "/d1")
+		o.BootID = before
+		l := create(t, mustManage(t, o), partition(0))
+		cfg := smallSegments()
+		l.UpdateConfig(cfg)
+		for i := range 8 {
+			appendBatch(t, l, batch(1, int64(i), 200))
+		}
+		name := path.Join(l.Dir(), fileName(0, logSuffix))
+		sealed := readAll(t, mem, name)
+		sealed[len(sealed)/2+70]++
+		writeAll(t, mem, name, sealed)
+		for boot, want := range after {
+			o := o
+			o.FS, o.BootID = mem.ProcessCrashClone(), boot
+			l, _ := mustManage(t, o).Get(partition(0))
+			if l.EndOffset() != want {
+				t.Errorf("boot id %q after %q: end %d, want %d", boot, before, l.EndOffset(), want)
+			}
 		}
 	}
 }

@@ -31,6 +31,40 @@ func fresh(t *testing.T) (*Lease, Action) {
 	return l, a
 }
 
+// TestSafety12TheMarginsOfTime: the holder counts from before it sent its renewal, an observer from after it saw the lease.
+func TestSafety12TheMarginsOfTime(t *testing.T) {
+	for _, c := range []struct{ ttl, held, free time.Duration }{
+		{6 * time.Second, 5 * time.Second, 7300 * time.Millisecond},
+		{10 * time.Second, 9 * time.Second, 11500 * time.Millisecond},
+		{60 * time.Second, 54 * time.Second, 64 * time.Second},
+	} {
+		begin := func() *Lease {
+			l, err := New(Config{
+				ClusterID: "cluster", Broker: 1, Incarnation: "a", Founder: true, TTL: c.ttl, Renew: time.Second,
+				Nonce: func() string { return "n" }, Jitter: func(time.Duration) time.Duration { return 0 },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.Step(at(0), ChainTail{0})
+			return l
+		}
+		holder := begin()
+		sent := holder.Step(at(0), ReadDone{})
+		holder.Step(at(0).Add(c.ttl/2), WriteDone{Outcome: object.Done, Record: &sent.Record, Token: "t"})
+		if got := holder.ValidUntil().Sub(at(0)); got != c.held {
+			t.Errorf("ttl %v: held for %v, want %v", c.ttl, got, c.held)
+		}
+		other := sent.Record
+		other.Holder, other.Incarnation = 2, "b"
+		observer := begin()
+		observer.Step(at(0), ReadDone{Record: &other, Token: "t"})
+		if free, ok := observer.candidateAt(); !ok || free.Sub(at(0)) != c.free {
+			t.Errorf("ttl %v: another waits until %v, want %v", c.ttl, free.Sub(at(0)), c.free)
+		}
+	}
+}
+
 // TestALeaseThatNobodyElseWaitsForIsTakenAtOnce: candidates spread their tries, but for those that have no rivals.
 func TestALeaseThatNobodyElseWaitsForIsTakenAtOnce(t *testing.T) {
 	lease := func(state State, incarnation string) ReadDone {
