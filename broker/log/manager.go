@@ -283,6 +283,7 @@ func (m *Manager) FlushDue(now time.Time) {
 
 // Retain applies retention to every log. It tells how many segments went.
 func (m *Manager) Retain(now time.Time) (segments int) {
+	m.saveTieredStarts()
 	for _, l := range m.Logs() {
 		n, err := l.Retain(now)
 		if err != nil && l.env.disk.check() == nil {
@@ -291,6 +292,22 @@ func (m *Manager) Retain(now time.Time) (segments int) {
 		segments += n
 	}
 	return segments
+}
+
+// saveTieredStarts writes the log starts of tiered logs that have moved, once for all of a directory: each of the logs would do it
+// by itself before it deletes.
+func (m *Manager) saveTieredStarts() {
+	for _, d := range m.dirs {
+		changed := &d.env.disk.startChanged
+		if d.env.disk.check() != nil || !changed.Load() || !slices.ContainsFunc(m.logsOf(d), (*Log).tiered) {
+			continue
+		}
+		changed.Store(false)
+		if err := m.writeCheckpoint(d, logStartFile); err != nil {
+			changed.Store(true)
+			_ = d.env.fault("write checkpoint", err)
+		}
+	}
 }
 
 // ExpireProducers forgets silent producers in every log.

@@ -256,6 +256,34 @@ func TestTheLogStartOutlivesTheSegments(t *testing.T) {
 	}
 }
 
+func TestLogStartsAreSavedOnceForAllLogs(t *testing.T) {
+	cfg := testConfig()
+	tieredConfig(localBytes(0))(&cfg)
+	fault := vfs.NewFault(vfs.NewMem())
+	m := mustManage(t, managerOptions(fault, "/d1"))
+	for i := range 20 {
+		l, err := m.Create(testTime, partition(i), wire.TopicID{9}, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			appendBatch(t, l, batch(1, 1, 10))
+			if err := l.Roll(testTime); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.UpdateHighWatermark(3)
+		if err := l.AdvanceStart(1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written := 0
+	fault.SetRules(vfs.Rule{Op: vfs.OpCreate, Path: logStartFile + "*", Hook: func(vfs.Call) { written++ }})
+	if n := m.Retain(testTime); n != 20 || written != 1 {
+		t.Errorf("%d segments went, the log starts were written %d times", n, written)
+	}
+}
+
 func TestALogThatIsNotTieredStartsAtItsFirstSegment(t *testing.T) {
 	mem := vfs.NewMem()
 	o := managerOptions(mem, "/d1")

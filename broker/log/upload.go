@@ -212,8 +212,12 @@ func (l *Log) scanUpload(u *Upload, s *segment) (markers []AbortedTransaction, e
 		}
 		at = b.NextOffset()
 		x.add(b, pos)
-		if t := b.BaseTimestamp(); t >= 0 && (u.MinTimestamp < 0 || t < u.MinTimestamp) {
-			u.MinTimestamp = t
+		first := b.BaseTimestamp()
+		if b.TimestampType() == record.LogAppendTime {
+			first = b.MaxTimestamp()
+		}
+		if first >= 0 && (u.MinTimestamp < 0 || first < u.MinTimestamp) {
+			u.MinTimestamp = first
 		}
 		if marker, ok, err := record.ReadEndTxnMarker(b); b.IsControl() && err == nil && ok && marker.Type == record.Abort {
 			markers = append(markers, AbortedTransaction{ProducerID: b.ProducerID(), Last: b.LastOffset()})
@@ -221,6 +225,7 @@ func (l *Log) scanUpload(u *Upload, s *segment) (markers []AbortedTransaction, e
 	}
 	x.seal()
 	u.OffsetIndex, u.TimeIndex, u.MaxTimestamp = x.offsets, x.times, x.sparse.maxTime
+	u.MinTimestamp = min(u.MinTimestamp, u.MaxTimestamp)
 	return markers, nil
 }
 
