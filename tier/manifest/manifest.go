@@ -64,20 +64,14 @@ type Manifest struct {
 
 	// turn is held by whoever uses what follows, over calls of the store: it is a place in a queue, not a lock.
 	turn   chan struct{}
-	chain  *chain.Chain
+	chain  *chain.Chain // nil: as of a past time
 	fold   fold
 	halted error
 }
 
 // Open reads the manifest of the partition under prefix (see Prefix) to its tail. One that was never written is empty.
 func Open(ctx context.Context, s object.Store, prefix string, o Options) (*Manifest, error) {
-	if o.Pages == nil {
-		o.Pages = NewPageCache(ownPages)
-	}
-	if o.PageSegments <= 0 {
-		o.PageSegments = defaultPageSegments
-	}
-	m := &Manifest{store: s, prefix: prefix, opts: o, turn: make(chan struct{}, 1), fold: newFold()}
+	m := newManifest(s, prefix, o)
 	c, err := chain.Open(ctx, s, prefix+chainFolder, chain.Options{Writer: o.Writer, Nonce: o.Nonce, Seen: o.Seen, Logger: o.Logger}, &m.fold)
 	if err != nil {
 		return nil, fmt.Errorf("open manifest: %w", asHalt(err))
@@ -85,6 +79,16 @@ func Open(ctx context.Context, s object.Store, prefix string, o Options) (*Manif
 	m.chain = c
 	m.publish(m.fold.state)
 	return m, nil
+}
+
+func newManifest(s object.Store, prefix string, o Options) *Manifest {
+	if o.Pages == nil {
+		o.Pages = NewPageCache(ownPages)
+	}
+	if o.PageSegments <= 0 {
+		o.PageSegments = defaultPageSegments
+	}
+	return &Manifest{store: s, prefix: prefix, opts: o, turn: make(chan struct{}, 1), fold: newFold()}
 }
 
 const chainFolder = "/manifest"
@@ -191,6 +195,9 @@ func (m *Manifest) commit(ctx context.Context, now time.Time, epoch int64, recor
 	if m.halted != nil {
 		return object.Lost, m.halted
 	}
+	if m.chain == nil {
+		return object.Lost, errPast
+	}
 	// Told first, since a former leader's records don't fit either.
 	if at := m.State().Position; epoch < at.Epoch || epoch == at.Epoch && at.Writer != m.opts.Writer {
 		return object.Lost, fmt.Errorf("%w: leader epoch %d, the manifest has %d by %+v", chain.ErrFenced, epoch-1, at.Epoch-1, at.Writer)
@@ -220,7 +227,7 @@ func (m *Manifest) Refresh(ctx context.Context) (*State, error) {
 }
 
 func (m *Manifest) refresh(ctx context.Context) error {
-	if m.halted != nil {
+	if m.halted != nil || m.chain == nil {
 		return m.halted
 	}
 	for {
