@@ -48,6 +48,13 @@ func (b *budget) take(now time.Time, again, urgent bool, most time.Duration) (wa
 	return wait, true
 }
 
+// giveBack returns the token of a try that was not made.
+func (b *budget) giveBack() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tokens++
+}
+
 // note records whether the store has answered.
 func (b *budget) note(answered bool) {
 	b.mu.Lock()

@@ -122,7 +122,11 @@ func (s *Store) admit(ctx context.Context, op Op, n int) error {
 		s.o.Observe(Observation{Op: op, Cause: cause, Again: n > 1, Err: errBudget})
 		return errBudget
 	}
-	return s.sleep(ctx, wait)
+	err := s.sleep(ctx, wait)
+	if err != nil {
+		s.budget.giveBack() // a caller who did not wait must not keep others waiting
+	}
+	return err
 }
 
 // sleep pauses for d, or says at once that ctx will be done before.

@@ -260,6 +260,27 @@ func TestTheBudgetRefusesWhoWouldWaitForLong(t *testing.T) {
 	}
 }
 
+// TestWhoGivesUpKeepsNobodyWaiting: a thousand callers who have no time to wait leave the budget as it was.
+func TestWhoGivesUpKeepsNobodyWaiting(t *testing.T) {
+	down := true
+	g := newGuarded(t, func(faultstore.Call) faultstore.Fault {
+		if down {
+			return faultstore.Throttle
+		}
+		return faultstore.None
+	}, func(o *guard.Options) { o.Tries, o.Rate, o.Burst, o.MaxWait = 1, 1, 1, 2*time.Second })
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now().Add(time.Hour))
+	defer cancel()
+	g.clock.now = time.Now().Add(time.Hour - time.Millisecond)
+	for range 1000 {
+		_, _ = g.Head(ctx, "k")
+	}
+	down = false
+	if _, err := g.Head(t.Context(), "k"); !errors.Is(err, object.ErrNotExist) {
+		t.Errorf("the next one: %v", err)
+	}
+}
+
 // TestOneAnswerOpensTheGate: once the store answers, nobody waits.
 func TestOneAnswerOpensTheGate(t *testing.T) {
 	down := true
