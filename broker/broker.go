@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,9 +36,10 @@ type Broker struct {
 	admin     *admin
 	addresses []string
 
-	ready    atomic.Pointer[engine.Engine] // set once there is one to ask
-	stopLoop context.CancelFunc
-	stopped  chan struct{} // the loop has ended
+	downloads sync.WaitGroup
+	ready     atomic.Pointer[engine.Engine] // set once there is one to ask
+	stopLoop  context.CancelFunc
+	stopped   chan struct{} // the loop has ended
 }
 
 // Start starts a broker and returns when it serves clients. ctx bounds the start alone. The admin listener tells from the
@@ -82,6 +84,7 @@ func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (_
 		Config: settings, FS: vfs.OS{}, Store: store, Advertised: advertised,
 		Incarnation: incarnation(), BootID: bootID(), Rand: seededRand(),
 		Run: parallel(settings), Logger: logger, Wake: b.loop.Wake, Reconfigured: b.reconfigure,
+		Go: b.downloads.Go, Clock: time.Now, Sleep: sleep,
 	})
 	if err != nil {
 		return nil, err
@@ -167,6 +170,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 	b.endLoop()
 	errEngine := b.engine.Close(time.Now())
+	b.downloads.Wait()
 	errAdmin := b.admin.close(ctx)
 	if errEngine != nil {
 		return errEngine
@@ -233,6 +237,18 @@ func perIP(overrides map[string]int) map[netip.Addr]int {
 		}
 	}
 	return limits
+}
+
+// sleep waits, unless ctx ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // incarnation is new with every start.

@@ -80,6 +80,7 @@ type Broker struct {
 	TierRecoveryOffsetGap      int64
 	TierShutdownUploadMs       int64
 	TierDeleteGraceMs          int64
+	MaxDecompressedBytes       int // of a batch: max.decompressed.message.bytes
 	RemoteFetchMaxWaitMs       int
 	RemoteListOffsetsTimeoutMs int // remote.list.offsets.request.timeout.ms
 	RemoteReaderThreads        int // remote.log.reader.threads

@@ -172,6 +172,7 @@ func (r *reader) tier() {
 	r.b.TierRecoveryOffsetGap = r.long("tier.recovery.offset.gap")
 	r.b.TierShutdownUploadMs = r.long("tier.shutdown.upload.ms")
 	r.b.TierDeleteGraceMs = r.long("tier.delete.grace.ms")
+	r.b.MaxDecompressedBytes = r.int("max.decompressed.message.bytes")
 	r.b.RemoteFetchMaxWaitMs = r.int("remote.fetch.max.wait.ms")
 	r.b.RemoteListOffsetsTimeoutMs = r.int("remote.list.offsets.request.timeout.ms")
 	r.b.RemoteReaderThreads = r.int("remote.log.reader.threads")

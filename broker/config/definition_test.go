@@ -120,11 +120,3 @@ func TestDefaultsAreValid(t *testing.T) {
 		}
 	}
 }
-
-func TestSettingsWithEffectAreDefined(t *testing.T) {
-	for name := range effective {
-		if _, ok := Lookup(ResourceBroker, name); !ok {
-			t.Errorf("%s has an effect, but is not defined", name)
-		}
-	}
-}

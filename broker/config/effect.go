@@ -3,7 +3,7 @@ package config
 // HasEffect tells whether this version acts on the setting. The others are accepted, shown and warned of.
 func (d *Definition) HasEffect() bool { return effective[d.Name] }
 
-// effective names the broker settings that this version acts on.
+// effective names the settings that this version acts on, of brokers and those of topics that have no synonym among them.
 var effective = newSet(
 	"advertised.listeners", "auto.create.topics.enable", "broker.heartbeat.interval.ms", "broker.id", "broker.rack",
 	"broker.session.timeout.ms", "connections.max.idle.ms", "controlled.shutdown.enable", "default.replication.factor",
@@ -31,6 +31,14 @@ var effective = newSet(
 
 	"admin.listener", "cluster.listener", "compressed.batch.validation", "lease.renew.ms", "lease.ttl.ms",
 	"metadata.log.retention.ms", "store.url",
+
+	"local.retention.bytes", "local.retention.ms", "log.local.retention.bytes", "log.local.retention.ms",
+	"log.remote.copy.lag.bytes", "log.remote.copy.lag.ms", "remote.copy.lag.bytes", "remote.copy.lag.ms",
+	"remote.fetch.max.wait.ms", "remote.list.offsets.request.timeout.ms", "remote.log.copy.disable",
+	"remote.log.delete.on.disable", "remote.log.reader.max.pending.tasks", "remote.log.reader.threads",
+	"remote.storage.enable", "tier.cache.bytes", "tier.cache.dir", "tier.chunk.bytes", "tier.delete.grace.ms", "tier.enable",
+	"tier.fetch.bytes.per.second", "tier.max.unsealed.ms", "tier.price.*", "tier.read.ahead.bytes",
+	"tier.recovery.offset.gap", "tier.shutdown.upload.ms", "tier.upload.bytes.per.second", "tier.upload.parallel",
 )
 
 func newSet(names ...string) map[string]bool {

@@ -128,7 +128,7 @@ func TestSettingsWithoutEffectAreWarnedOf(t *testing.T) {
 	})
 	want := []string{
 		"environment: TIDEMARK_SERVICE_HOST is not a setting and is left out (the nearest is store.url)",
-		"known, but without effect in this version: listener.name.plaintext.ssl.client.auth, num.io.threads, tier.price.put",
+		"known, but without effect in this version: listener.name.plaintext.ssl.client.auth, num.io.threads",
 	}
 	if err != nil || !slices.Equal(warnings, want) {
 		t.Errorf("warnings %q, error %v", warnings, err)

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"errors"
+	"time"
+)
 
 // Served is closed when clients can be answered for the first time.
 func (e *Engine) Served() <-chan struct{} { return e.member.served }
@@ -62,5 +65,5 @@ func (e *Engine) Close(now time.Time) error {
 	if e.member.brokerEpoch() < 0 {
 		epoch = e.logs.CleanEpoch()
 	}
-	return e.logs.Close(now, epoch)
+	return errors.Join(e.tier.end(), e.logs.Close(now, epoch))
 }

@@ -76,6 +76,55 @@ func (s source) localName(path string) string {
 	return ""
 }
 
+// waitGroups names the variables, parameters and fields of type sync.WaitGroup: their method Go starts goroutines. A function of
+// that name that somebody handed in does not: it is the shell's.
+func (s source) waitGroups() map[string]bool {
+	names := map[string]bool{}
+	syncName := s.localName("sync")
+	isGroup := func(e ast.Expr) bool {
+		if pointer, ok := e.(*ast.StarExpr); ok {
+			e = pointer.X
+		}
+		t, ok := e.(*ast.SelectorExpr)
+		return ok && t.Sel.Name == "WaitGroup" && isName(t.X, syncName)
+	}
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		var declared []*ast.Ident
+		switch n := n.(type) {
+		case *ast.Field:
+			if isGroup(n.Type) {
+				declared = n.Names
+			}
+		case *ast.ValueSpec:
+			if n.Type != nil && isGroup(n.Type) {
+				declared = n.Names
+			}
+		}
+		for _, name := range declared {
+			names[name.Name] = true
+		}
+		return true
+	})
+	return names
+}
+
+// lastName is the last element of a chain of names, as of a.b.c.
+func lastName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
+// isName tells whether an expression is an identifier; never where name is empty.
+func isName(e ast.Expr, name string) bool {
+	id, ok := e.(*ast.Ident)
+	return ok && name != "" && id.Name == name
+}
+
 // clock is what in package time looks at the clock or waits for it; what is left computes.
 var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}
 
@@ -87,6 +136,7 @@ func checkSource(s source, k kind) (findings []finding) {
 	report := func(n ast.Node, format string, args ...any) {
 		findings = append(findings, finding{s.at(n), fmt.Sprintf(format, args...)})
 	}
+	groups, errgroup := s.waitGroups(), s.localName("golang.org/x/sync/errgroup")
 	timeName := s.localName("time")
 	randNames := []string{s.localName("math/rand"), s.localName("math/rand/v2")}
 	ast.Inspect(s.file, func(n ast.Node) bool {
@@ -94,7 +144,7 @@ func checkSource(s source, k kind) (findings []finding) {
 		case *ast.GoStmt:
 			report(n, "only a shell starts goroutines")
 		case *ast.SelectorExpr:
-			if n.Sel.Name == "Go" && k != command {
+			if k != command && (n.Sel.Name == "Go" && groups[lastName(n.X)] || isName(n.X, errgroup)) {
 				report(n, "only a shell starts goroutines, by errgroup or WaitGroup too")
 			}
 			from, ok := n.X.(*ast.Ident)

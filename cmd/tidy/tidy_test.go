@@ -96,12 +96,12 @@ package p
 
 import (
 	"math/rand/v2"
-	"time"
+	"sync"; "time"
 )
 
-func f(g group, now time.Time) {
+func f(g *sync.WaitGroup, o options, now time.Time) {
 	go f(g, now)
-	g.Go(nil)
+	g.Go(nil); o.Go(nil)
 	_ = time.Now()
 	time.AfterFunc(0, nil)
 	_ = now.Add(time.Second).After(now)
