@@ -29,6 +29,8 @@ const (
 	epochFile     = "leader-epoch-checkpoint"
 	partitionFile = "partition.metadata"
 	damageFile    = "damaged-ranges" // Tidemark's own; Kafka ignores it
+	// unverifiedFile is Tidemark's own, too, and empty: MayLackEnd holds also after the next stop, whatever that is.
+	unverifiedFile = "end-unverified"
 )
 
 const baseDigits = 20

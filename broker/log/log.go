@@ -51,7 +51,7 @@ type Log struct {
 	env        *environment
 	expiration int64 // of producers, milliseconds
 	fresh      bool  // made by this process
-	mayLack    bool  // how the process before ended counts as a power loss
+	mayLack    atomic.Bool
 	config     atomic.Pointer[config.Topic]
 
 	// maintenance is held over slow work: flush, retention, truncation, scrub. Taken before mu.
@@ -128,9 +128,9 @@ func (l *Log) Err() error { return l.env.disk.check() }
 // Fresh tells whether this process has made the log.
 func (l *Log) Fresh() bool { return l.fresh }
 
-// MayLackEnd tells whether the log's end may be missing since this process has opened it: what was not flushed before it is gone
-// after a power loss, and nobody knows how the process before has ended (safety.md 11).
-func (l *Log) MayLackEnd() bool { return l.mayLack }
+// MayLackEnd tells whether the log's end may be missing: what was not flushed is gone after a power loss, and when nobody knows how
+// the process before has ended (safety.md 11); and a start from the tier may have stopped half-way. It holds until Verified.
+func (l *Log) MayLackEnd() bool { return l.mayLack.Load() }
 
 // Config is the topic's effective configuration.
 func (l *Log) Config() config.Topic { return *l.config.Load() }

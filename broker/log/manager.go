@@ -166,7 +166,9 @@ func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID,
 		}
 		return nil, err
 	}
-	l.fresh, l.mayLack = fresh, l.mayLack && !fresh
+	if l.fresh = fresh; fresh {
+		l.mayLack.Store(false)
+	}
 	m.mu.Lock()
 	delete(m.unopened, tp)
 	m.logs[tp] = l

@@ -21,7 +21,8 @@ const defaultProducerExpirationMs = 86_400_000
 // Open opens or creates a log, recovering it as o.Stop demands. After a clean stop it reads the directory, the small files
 // and the end of the last segment; else everything from the recovery point on.
 func Open(now time.Time, o Options) (*Log, error) {
-	l := &Log{tp: o.TopicPartition, id: o.TopicID, dir: o.Dir, env: o.env, expiration: o.ProducerExpirationMs, mayLack: o.Stop == StopPowerLoss}
+	l := &Log{tp: o.TopicPartition, id: o.TopicID, dir: o.Dir, env: o.env, expiration: o.ProducerExpirationMs}
+	l.mayLack.Store(o.Stop == StopPowerLoss)
 	if l.expiration == 0 {
 		l.expiration = defaultProducerExpirationMs
 	}
@@ -66,6 +67,9 @@ func (l *Log) load(now time.Time, o Options) error {
 		return err
 	}
 	if err := l.loadTopicID(o.TopicID); err != nil {
+		return err
+	}
+	if err := l.loadUnverified(names, len(segments) > 0); err != nil {
 		return err
 	}
 	if len(segments) == 0 {

@@ -88,8 +88,8 @@ func (l *Log) saveStart() error {
 
 // StartFromTier drops what is here and starts an empty local log at an offset, of a partition that the object store holds from
 // logStart up to there: epochs are its lineage, producerSnapshot a .snapshot file as of at, empty for none. It is durable when
-// it returns. What a crash meanwhile leaves ends below at: the caller looks at the manifest again. Nothing is known to be
-// tiered until SetTiered.
+// it returns. What a crash meanwhile leaves ends below at: MayLackEnd holds until Verified, and the caller looks at the manifest
+// again. Nothing is known to be tiered until SetTiered.
 func (l *Log) StartFromTier(now time.Time, at, logStart wire.Offset, epochs []EpochEntry, producerSnapshot []byte) error {
 	if logStart < 0 || at < logStart {
 		return fmt.Errorf("%w: log start %d, first offset %d", ErrOffsetOutOfRange, logStart, at)
@@ -112,6 +112,9 @@ func (l *Log) StartFromTier(now time.Time, at, logStart wire.Offset, epochs []Ep
 	defer l.maintenance.Unlock()
 	if err := l.env.disk.check(); err != nil {
 		return err
+	}
+	if err := l.noteUnverified(); err != nil {
+		return l.env.fault("start the log anew", err)
 	}
 	l.start.Store(int64(logStart))
 	if err := l.saveStart(); err != nil {
