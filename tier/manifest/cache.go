@@ -11,13 +11,19 @@ type PageCache struct {
 	max int
 
 	mu      sync.Mutex // guards what follows; held for work in memory only
-	pages   map[string]*list.Element
+	pages   map[pageKey]*list.Element
 	order   *list.List // of cachedPage, the last used first
-	flights map[string]*flight
+	flights map[pageKey]*flight
+}
+
+// pageKey names a page of any manifest.
+type pageKey struct {
+	prefix string // of the partition
+	name   Name
 }
 
 type cachedPage struct {
-	key  string
+	key  pageKey
 	page *packed
 }
 
@@ -31,10 +37,10 @@ type flight struct {
 
 // NewPageCache keeps at most that many pages, one at least; one takes some 60 KB.
 func NewPageCache(pages int) *PageCache {
-	return &PageCache{max: max(1, pages), pages: map[string]*list.Element{}, order: list.New(), flights: map[string]*flight{}}
+	return &PageCache{max: max(1, pages), pages: map[pageKey]*list.Element{}, order: list.New(), flights: map[pageKey]*flight{}}
 }
 
-func (c *PageCache) get(ctx context.Context, key string, read func(context.Context) (*packed, error)) (*packed, error) {
+func (c *PageCache) get(ctx context.Context, key pageKey, read func(context.Context) (*packed, error)) (*packed, error) {
 	for {
 		page, f, first := c.begin(key)
 		switch {
@@ -58,7 +64,7 @@ func (c *PageCache) get(ctx context.Context, key string, read func(context.Conte
 }
 
 // begin finds a page, or who reads it; first tells that the caller has to.
-func (c *PageCache) begin(key string) (page *packed, f *flight, first bool) {
+func (c *PageCache) begin(key pageKey) (page *packed, f *flight, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.pages[key]; ok {
@@ -73,7 +79,7 @@ func (c *PageCache) begin(key string) (page *packed, f *flight, first bool) {
 	return nil, f, true
 }
 
-func (c *PageCache) end(key string, f *flight) {
+func (c *PageCache) end(key pageKey, f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.flights, key)

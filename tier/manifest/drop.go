@@ -121,7 +121,7 @@ func (s *State) cut(r *CutRecord) error {
 		s.leavePage(p, r.TimeMs)
 	}
 	s.Epochs = cutFrom(s.Epochs, func(e EpochStart) bool { return e.Start >= r.End })
-	s.Lost = cutFrom(s.Lost, func(l Range) bool { return l.Start >= r.End })
+	s.Lost = cutFrom(s.Lost, func(l Range) bool { return l.Start >= r.End || r.End == s.LogStart })
 	if n := len(s.Lost); n > 0 && s.Lost[n-1].End > r.End {
 		s.Lost = slices.Clone(s.Lost)
 		s.Lost[n-1].End = r.End
@@ -171,7 +171,12 @@ func (s *State) takeFromNewestPage(d DroppedRange) (emptied []Page, err error) {
 		return nil, illegal("%+v is not the newest segment", d)
 	}
 	p := &s.Pages[n]
-	if whole := *p; !p.remove(d, p.Start, d.Start) {
+	// What is left of the page ends where the segment begins, or where the lost range before it does: a later cut may lie there.
+	end := d.Start
+	if i := slices.IndexFunc(s.Lost, func(l Range) bool { return l.End == end }); i >= 0 {
+		end = s.Lost[i].Start
+	}
+	if whole := *p; !p.remove(d, p.Start, end) {
 		return nil, illegal("%+v is not the newest segment of the page at %d", d, p.Start)
 	} else if p.Segments == 0 {
 		s.Pages = s.Pages[:n:n]

@@ -15,8 +15,8 @@ import (
 
 // load gives the live part of a page.
 func (m *Manifest) load(ctx context.Context, p Page) (live, error) {
-	key := m.Key(p.Name, PageObject)
-	page, err := m.opts.Pages.get(ctx, key, func(ctx context.Context) (*packed, error) {
+	page, err := m.opts.Pages.get(ctx, pageKey{m.prefix, p.Name}, func(ctx context.Context) (*packed, error) {
+		key := m.Key(p.Name, PageObject)
 		body, _, err := object.Read(ctx, m.store, key, pageBytesMax)
 		if errors.Is(err, object.ErrNotExist) || errors.Is(err, object.ErrTooLarge) {
 			return nil, fmt.Errorf("%w: %w", ErrPage, err)

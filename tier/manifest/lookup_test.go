@@ -204,7 +204,7 @@ func TestTheCacheKeepsTheLastUsedPages(t *testing.T) {
 	c := NewPageCache(2)
 	reads := 0
 	get := func(key string) {
-		if _, err := c.get(t.Context(), key, func(context.Context) (*packed, error) { reads++; return &packed{}, nil }); err != nil {
+		if _, err := c.get(t.Context(), pageKey{name: Name{Nonce: key}}, func(context.Context) (*packed, error) { reads++; return &packed{}, nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

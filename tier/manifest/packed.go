@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
-// packed is a page in memory: what look-ups search as columns, all else as bytes. It takes 60 bytes a segment where nonces are
-// 32 hex digits and a segment has one leader epoch.
+// packed is a page in memory: what look-ups search as columns, all else as bytes. It takes some 60 bytes a
+// segment where all is as usual.
 type packed struct {
 	starts   []wire.Offset
 	maxTimes []int64
@@ -26,58 +26,71 @@ func pack(segments []Segment) *packed {
 	var b []byte
 	for i, s := range segments {
 		p.starts[i], p.maxTimes[i], p.at[i] = s.Start, s.MaxTimestamp, uint32(len(b))
-		b = binary.AppendUvarint(b, uint64(s.Start-s.Base))
-		b = binary.AppendUvarint(b, uint64(s.End-s.Start))
-		b = binary.AppendUvarint(b, uint64(s.Epoch))
-		b = appendNonce(b, s.Nonce)
-		b = binary.AppendUvarint(b, uint64(s.Size))
-		b = binary.AppendUvarint(b, uint64(s.AuxSize))
-		b = binary.LittleEndian.AppendUint32(b, uint32(s.CRC))
-		b = binary.LittleEndian.AppendUint32(b, uint32(s.AuxCRC))
-		b = binary.AppendUvarint(b, uint64(s.MaxTimestamp-s.MinTimestamp))
-		b = binary.AppendVarint(b, s.UploadedMs-s.MaxTimestamp)
-		b = append(b, flags(s))
-		if s.SHA256 != "" {
-			sum, _ := hex.DecodeString(s.SHA256) // checked before
-			b = append(b, sum...)
-		}
-		b = binary.AppendUvarint(b, uint64(len(s.Epochs)))
-		for _, e := range s.Epochs {
-			b = binary.AppendUvarint(b, uint64(e.Epoch))
-			b = binary.AppendUvarint(b, uint64(e.Start-s.Start))
-		}
+		last := i+1 == len(segments)
+		b = appendPacked(b, s, !last && segments[i+1].Start == s.End)
 	}
 	p.rest = append(make([]byte, 0, len(b)), b...)
 	return p
 }
 
+// The first byte of a packed segment says what is as usual, and left out.
 const (
-	abortedFlag = 1 << iota
-	clippedFlag
-	hashFlag
+	aborted = 1 << iota
+	clipped
+	hashed
+	startsAtBase
+	endsAtNext   // its end is the next one's start
+	ownEpochOnly // the lineage is the epoch of the uploader
+	hexNonce     // 16 bytes in lower-case hex
 )
 
-func flags(s Segment) (f byte) {
+func appendPacked(b []byte, s Segment, contiguous bool) []byte {
+	at := len(b)
+	b = append(b, 0)
+	if contiguous {
+		b[at] |= endsAtNext
+	} else {
+		b = binary.AppendUvarint(b, uint64(s.End-s.Start))
+	}
+	if s.Base == s.Start {
+		b[at] |= startsAtBase
+	} else {
+		b = binary.AppendUvarint(b, uint64(s.Start-s.Base))
+	}
+	b = binary.AppendUvarint(b, uint64(s.Epoch))
+	if raw, err := hex.DecodeString(s.Nonce); err == nil && len(raw) == 16 && hex.EncodeToString(raw) == s.Nonce {
+		b[at] |= hexNonce
+		b = append(b, raw...)
+	} else {
+		b = append(append(b, byte(len(s.Nonce))), s.Nonce...)
+	}
+	b = binary.AppendUvarint(b, uint64(s.Size))
+	b = binary.AppendUvarint(b, uint64(s.AuxSize))
+	b = binary.LittleEndian.AppendUint32(b, uint32(s.CRC))
+	b = binary.LittleEndian.AppendUint32(b, uint32(s.AuxCRC))
+	b = binary.AppendUvarint(b, uint64(s.MaxTimestamp-s.MinTimestamp))
+	b = binary.AppendVarint(b, s.UploadedMs-s.MaxTimestamp)
 	if s.Aborted {
-		f |= abortedFlag
+		b[at] |= aborted
 	}
 	if s.Clipped {
-		f |= clippedFlag
+		b[at] |= clipped
 	}
 	if s.SHA256 != "" {
-		f |= hashFlag
+		b[at] |= hashed
+		sum, _ := hex.DecodeString(s.SHA256) // checked before
+		b = append(b, sum...)
 	}
-	return f
-}
-
-// hexNonce is the length of the nonces that are packed as 16 bytes; it stands in their length's place, above every real length.
-const hexNonce = nonceBytesMax + 1
-
-func appendNonce(b []byte, nonce string) []byte {
-	if raw, err := hex.DecodeString(nonce); err == nil && len(raw) == 16 && hex.EncodeToString(raw) == nonce {
-		return append(append(b, hexNonce), raw...)
+	if len(s.Epochs) == 1 && s.Epochs[0].Epoch == s.Epoch {
+		b[at] |= ownEpochOnly
+		return b
 	}
-	return append(append(b, byte(len(nonce))), nonce...)
+	b = binary.AppendUvarint(b, uint64(len(s.Epochs)))
+	for _, e := range s.Epochs {
+		b = binary.AppendUvarint(b, uint64(e.Epoch))
+		b = binary.AppendUvarint(b, uint64(e.Start-s.Start))
+	}
+	return b
 }
 
 // unpacker reads what pack has written; that comes from this process's memory, and is right.
@@ -101,30 +114,35 @@ func (u *unpacker) take(n int) []byte {
 	return b
 }
 
-func (u *unpacker) nonce() string {
-	n := int(u.take(1)[0])
-	if n == hexNonce {
-		return hex.EncodeToString(u.take(16))
-	}
-	return string(u.take(n))
-}
-
 // segment unpacks the i-th segment.
 func (p *packed) segment(i int) Segment {
 	u := unpacker{p.rest[p.at[i]:]}
-	s := Segment{Start: p.starts[i], MaxTimestamp: p.maxTimes[i]}
-	s.Base = s.Start - wire.Offset(u.uint())
-	s.End = s.Start + wire.Offset(u.uint())
+	flags := u.take(1)[0]
+	s := Segment{Start: p.starts[i], MaxTimestamp: p.maxTimes[i], Aborted: flags&aborted != 0, Clipped: flags&clipped != 0}
+	if flags&endsAtNext != 0 {
+		s.End = p.starts[i+1]
+	} else {
+		s.End = s.Start + wire.Offset(u.uint())
+	}
+	if s.Base = s.Start; flags&startsAtBase == 0 {
+		s.Base -= wire.Offset(u.uint())
+	}
 	s.Epoch = wire.LeaderEpoch(u.uint())
-	s.Nonce = u.nonce()
+	if flags&hexNonce != 0 {
+		s.Nonce = hex.EncodeToString(u.take(16))
+	} else {
+		s.Nonce = string(u.take(int(u.take(1)[0])))
+	}
 	s.Size, s.AuxSize = u.uint(), u.uint()
 	s.CRC, s.AuxCRC = Checksum(binary.LittleEndian.Uint32(u.take(4))), Checksum(binary.LittleEndian.Uint32(u.take(4)))
 	s.MinTimestamp = s.MaxTimestamp - u.uint()
 	s.UploadedMs = s.MaxTimestamp + u.int()
-	f := u.take(1)[0]
-	s.Aborted, s.Clipped = f&abortedFlag != 0, f&clippedFlag != 0
-	if f&hashFlag != 0 {
+	if flags&hashed != 0 {
 		s.SHA256 = hex.EncodeToString(u.take(32))
+	}
+	if flags&ownEpochOnly != 0 {
+		s.Epochs = []EpochStart{{s.Epoch, s.Start}}
+		return s
 	}
 	s.Epochs = make([]EpochStart, u.uint())
 	for i := range s.Epochs {
@@ -136,7 +154,9 @@ func (p *packed) segment(i int) Segment {
 // end is where the i-th segment ends.
 func (p *packed) end(i int) wire.Offset {
 	u := unpacker{p.rest[p.at[i]:]}
-	u.uint()
+	if u.take(1)[0]&endsAtNext != 0 {
+		return p.starts[i+1]
+	}
 	return p.starts[i] + wire.Offset(u.uint())
 }
 
@@ -147,7 +167,10 @@ type live struct {
 }
 
 func (p *packed) live(of Page) live {
-	l := live{packed: p}
+	l := live{packed: p, next: len(p.starts)}
+	if l.next > 0 && of.Start <= p.starts[0] && of.End >= p.end(l.next-1) {
+		return l // most often
+	}
 	l.first = sort.Search(len(p.starts), func(i int) bool { return p.starts[i] >= of.Start })
 	l.next = sort.Search(len(p.starts), func(i int) bool { return p.end(i) > of.End })
 	return l
@@ -155,5 +178,9 @@ func (p *packed) live(of Page) live {
 
 // endingAbove is the first segment that ends above the offset, next where there is none.
 func (l live) endingAbove(offset wire.Offset) int {
-	return l.first + sort.Search(l.next-l.first, func(i int) bool { return l.end(l.first+i) > offset })
+	i := l.first + sort.Search(l.next-l.first, func(i int) bool { return l.starts[l.first+i] > offset })
+	if i > l.first && l.end(i-1) > offset {
+		return i - 1
+	}
+	return i
 }
