@@ -44,7 +44,11 @@ type Broker struct {
 
 // Start starts a broker and returns when it serves clients. ctx bounds the start alone. The admin listener tells from the
 // beginning how far the broker is.
-func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (_ *Broker, err error) {
+func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (*Broker, error) {
+	return start(ctx, settings, logger, false)
+}
+
+func start(ctx context.Context, settings *config.Broker, logger *slog.Logger, fromBucket bool) (_ *Broker, err error) {
 	b := &Broker{logger: logger, loop: newLoop(), stopped: make(chan struct{})}
 	var undo []func()
 	defer func() {
@@ -83,7 +87,7 @@ func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (_
 	b.engine, err = engine.Open(ctx, time.Now(), engine.Options{
 		Config: settings, FS: vfs.OS{}, Store: store, Advertised: advertised,
 		Incarnation: incarnation(), BootID: bootID(), Rand: seededRand(),
-		Run: parallel(settings), Logger: logger, Wake: b.loop.Wake, Reconfigured: b.reconfigure,
+		Run: parallel(settings), Logger: logger, Wake: b.loop.Wake, Reconfigured: b.reconfigure, Recover: fromBucket,
 		Go: b.downloads.Go, Clock: time.Now, Sleep: sleep,
 	})
 	if err != nil {
@@ -141,6 +145,8 @@ func (b *Broker) waitServing(ctx context.Context, settings *config.Broker) error
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("wait for registration: %w", context.Cause(ctx))
+	case <-b.engine.Failed():
+		return b.engine.Failure()
 	case <-b.stopped:
 		return errors.New("the engine stopped while it started")
 	}

@@ -8,12 +8,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/log"
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/membership/lease"
 	"github.com/tidemark-io/tidemark/tier"
+	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/cluster"
 )
 
 // recovery takes a cluster up of which nothing is left but the bucket (safety.md 30):
@@ -27,11 +30,9 @@ import (
 // above all offsets that may have been acknowledged; see recovering.
 type recovery struct {
 	engine *Engine
-	found  []metadata.RecoveredPartition
-	next   wire.ProducerID // above all ids that were seen
-	report RecoveryReport
-	done   bool          // the incarnation has begun
-	first  *lease.Record // as it was found
+	survey
+	done  bool          // the incarnation has begun
+	first *lease.Record // as it was found
 }
 
 // What keeps a broker from starting with the log directories that it has. Compare with errors.Is.
@@ -134,10 +135,11 @@ func (e *Engine) planRecovery(ctx context.Context, now time.Time, o Options, id 
 	if !o.Recover && !e.alone(image) {
 		return nil, nil // others have what this broker had, or it had nothing
 	}
-	r := &recovery{engine: e, next: image.NextProducerID()}
-	if err := r.survey(ctx, now, o, image); err != nil {
+	found, err := surveyBucket(ctx, now, e.clusterID, e.config, o.Store, o.Run, image)
+	if err != nil {
 		return nil, err
 	}
+	r := &recovery{engine: e, survey: found}
 	if len(r.report.Lost) > 0 && !o.Recover {
 		return nil, fmt.Errorf("%w. Of cluster %s this broker had %d partitions, and the bucket lacks the end of %d: %s. Give the directories %s back, "+
 			"or start with --recover, which brings back what is in the bucket and gives up what is not",
@@ -168,8 +170,34 @@ func (e *Engine) alone(image *metadata.Image) bool {
 	return true
 }
 
-// survey looks at the manifests of all partitions.
-func (r *recovery) survey(ctx context.Context, now time.Time, o Options, image *metadata.Image) error {
+// survey is what the manifests of all partitions say.
+type survey struct {
+	found  []metadata.RecoveredPartition
+	next   wire.ProducerID // above all ids that were seen
+	report RecoveryReport
+}
+
+// RecoveryOutlook says what a recovery of the cluster in a store would bring back and give up. It changes nothing.
+func RecoveryOutlook(
+	ctx context.Context, now time.Time, settings *config.Broker, store object.Store, run func(n int, work func(i int)),
+) (RecoveryReport, error) {
+	found, err := cluster.Load(ctx, store)
+	if err != nil {
+		return RecoveryReport{}, err
+	}
+	image, err := ReadImage(ctx, store)
+	if err != nil {
+		return RecoveryReport{}, fmt.Errorf("read the metadata chain: %w", err)
+	}
+	s, err := surveyBucket(ctx, now, found.ID, settings, store, run, image)
+	return s.report, err
+}
+
+// surveyBucket looks at the manifests.
+func surveyBucket(
+	ctx context.Context, now time.Time, clusterID string, settings *config.Broker, store object.Store, run func(n int, work func(i int)),
+	image *metadata.Image,
+) (survey, error) {
 	type look struct {
 		topic     *metadata.Topic
 		partition int32
@@ -182,7 +210,6 @@ func (r *recovery) survey(ctx context.Context, now time.Time, o Options, image *
 			looks = append(looks, look{topic: t, partition: int32(i)})
 		}
 	}
-	run := o.Run
 	if run == nil {
 		run = func(n int, work func(int)) {
 			for i := range n {
@@ -192,22 +219,22 @@ func (r *recovery) survey(ctx context.Context, now time.Time, o Options, image *
 	}
 	run(len(looks), func(i int) {
 		l := &looks[i]
-		l.found, l.err = tier.Survey(ctx, o.Store, l.topic.Name, l.topic.ID, l.partition)
+		l.found, l.err = tier.Survey(ctx, store, l.topic.Name, l.topic.ID, l.partition)
 	})
-	r.report = RecoveryReport{
-		Version: reportVersion, ClusterID: r.engine.clusterID, Incarnation: image.ClusterIncarnation() + 1, BrokerID: r.engine.self,
+	s := survey{next: image.NextProducerID(), report: RecoveryReport{
+		Version: reportVersion, ClusterID: clusterID, Incarnation: image.ClusterIncarnation() + 1, BrokerID: settings.NodeID,
 		CreatedMs: now.UnixMilli(), Topics: image.TopicCount(), Partitions: len(looks), Lost: []LostRange{},
-	}
+	}}
 	for _, l := range looks {
 		if l.err != nil {
-			return fmt.Errorf("look at what the bucket has: %w", l.err)
+			return survey{}, fmt.Errorf("look at what the bucket has: %w", l.err)
 		}
-		r.found = append(r.found, metadata.RecoveredPartition{TopicID: l.topic.ID, Partition: l.partition, LeaderEpoch: l.found.LeaderEpoch})
-		r.next = max(r.next, l.found.NextProducerID)
-		r.report.add(l.topic, l.partition, l.found, r.engine.config.TierRecoveryOffsetGap)
+		s.found = append(s.found, metadata.RecoveredPartition{TopicID: l.topic.ID, Partition: l.partition, LeaderEpoch: l.found.LeaderEpoch})
+		s.next = max(s.next, l.found.NextProducerID)
+		s.report.add(l.topic, l.partition, l.found, settings.TierRecoveryOffsetGap)
 	}
-	r.report.Complete = len(r.report.Lost) == 0
-	return nil
+	s.report.Complete = len(s.report.Lost) == 0
+	return s, nil
 }
 
 // meets learns how the lease stands. Whoever renews it is alive, and the cluster is not to be recovered.

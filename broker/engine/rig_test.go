@@ -37,10 +37,12 @@ type rig struct {
 	puts   []string // keys, in the order in which puts arrived
 	random *rand.Rand
 	starts int
-	set    []string     // settings besides those of the rig
-	rules  []vfs.Rule   // of the disk, from the next start on
-	boot   string       // id of the kernel's boot
-	logged bytes.Buffer // warnings and errors that people were told
+	set    []string   // settings besides those of the rig
+	rules  []vfs.Rule // of the disk, from the next start on
+	boot   string     // id of the kernel's boot
+
+	recover bool         // the broker is started with --recover
+	logged  bytes.Buffer // warnings and errors that people were told
 
 	e      *Engine
 	woken  bool
@@ -99,7 +101,7 @@ func (r *rig) tryOpen() error {
 		Config: r.settings(), FS: r.disk, Store: r.store,
 		Advertised:  []metadata.Listener{{Name: "PLAINTEXT", Host: "127.0.0.1", Port: 9092, Protocol: "PLAINTEXT"}},
 		Incarnation: fmt.Sprint("run", r.starts), BootID: r.boot, Rand: r.random, Logger: slog.New(slog.NewTextHandler(&r.logged, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Wake: func() { r.woken = true },
+		Wake: func() { r.woken = true }, Recover: r.recover,
 	})
 	r.e, r.held = e, nil
 	return err

@@ -61,7 +61,7 @@ func newRoot(a *app) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(groupServer, newDevCommand(), newBrokerCommand())
+	add(groupServer, newDevCommand(), newBrokerCommand(), newRecoverCommand(a))
 	add(groupData, topicCommand(a), produceCommand(a), consumeCommand(a), groupCommand(a), offsetCommand(a), benchCommand(a))
 	add(groupCluster, clusterCommand(a), configCommand(a), apiVersionsCommand(a))
 	add(groupOffline, logCommand(a), metadataCommand(a), storeCheckCommand(a))

@@ -28,7 +28,7 @@ const (
 func newBrokerCommand() *cobra.Command {
 	var file string
 	var set []string
-	var printConfig bool
+	var printConfig, fromBucket bool
 	command := &cobra.Command{
 		Use:   "broker --config FILE",
 		Short: "Run a broker",
@@ -36,13 +36,9 @@ func newBrokerCommand() *cobra.Command {
 			"(TIDEMARK_LOG_SEGMENT_BYTES is log.segment.bytes), --set overrides both.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			text, err := os.ReadFile(file)
+			source, err := readSettings(file)
 			if err != nil {
 				return err
-			}
-			source := config.Source{Format: config.Properties, Name: file, Text: string(text)}
-			if ext := strings.ToLower(filepath.Ext(file)); ext == ".yaml" || ext == ".yml" {
-				source.Format = config.YAML
 			}
 			settings, err := parse(command.ErrOrStderr(), source, set)
 			if err != nil {
@@ -51,11 +47,12 @@ func newBrokerCommand() *cobra.Command {
 			if printConfig {
 				return printSettings(command.OutOrStdout(), settings)
 			}
-			return serve(command.Context(), settings, func(*broker.Broker) {})
+			return serve(command.Context(), settings, starter(fromBucket), func(b *broker.Broker) { tellRecovery(command.ErrOrStderr(), b) })
 		},
 	}
 	command.Flags().StringVar(&file, "config", "", "properties or YAML file with the settings")
 	command.Flags().StringArrayVar(&set, "set", nil, "a setting, key=value; may be repeated")
+	recoverFlag(command, &fromBucket)
 	command.Flags().BoolVar(&printConfig, "print-config", false, "print the effective settings with their sources, and exit")
 	command.MarkFlagRequired("config") //nolint:errcheck // the flag exists: it is defined above
 	return command
@@ -65,6 +62,7 @@ func newBrokerCommand() *cobra.Command {
 func newDevCommand() *cobra.Command {
 	var listen, admin, data, store string
 	var set []string
+	var fromBucket bool
 	command := &cobra.Command{
 		Use:   "dev",
 		Short: "Run one broker on this machine, ready for any Kafka client",
@@ -81,7 +79,10 @@ func newDevCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(command.Context(), settings, func(b *broker.Broker) { greet(command.OutOrStdout(), b, settings) })
+			return serve(command.Context(), settings, starter(fromBucket), func(b *broker.Broker) {
+				tellRecovery(command.ErrOrStderr(), b)
+				greet(command.OutOrStdout(), b, settings)
+			})
 		},
 	}
 	command.Flags().StringVar(&listen, "listen", "127.0.0.1:9092", "address for Kafka clients")
@@ -89,7 +90,21 @@ func newDevCommand() *cobra.Command {
 	command.Flags().StringVar(&data, "data", "tidemark-data", "folder for the logs and, unless --store says otherwise, the object store")
 	command.Flags().StringVar(&store, "store", "", "URL of the object store (file:///dir, mem://)")
 	command.Flags().StringArrayVar(&set, "set", nil, "a setting, key=value; may be repeated")
+	recoverFlag(command, &fromBucket)
 	return command
+}
+
+// readSettings reads a file of settings.
+func readSettings(file string) (config.Source, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return config.Source{}, err
+	}
+	source := config.Source{Format: config.Properties, Name: file, Text: string(text)}
+	if ext := strings.ToLower(filepath.Ext(file)); ext == ".yaml" || ext == ".yml" {
+		source.Format = config.YAML
+	}
+	return source, nil
 }
 
 // devDefaults are the settings of a cluster of one: Kafka's defaults, but for what can't hold with a single broker.
@@ -129,14 +144,14 @@ func printSettings(w io.Writer, settings *config.Broker) error {
 }
 
 // serve runs a broker until a signal ends it, or it can't go on. A second signal ends the process at once.
-func serve(ctx context.Context, settings *config.Broker, started func(*broker.Broker)) error {
+func serve(ctx context.Context, settings *config.Broker, start startFunc, started func(*broker.Broker)) error {
 	tuneMemory()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
 
 	starting, cancel := context.WithTimeout(signals, startTimeout)
-	b, err := broker.Start(starting, settings, logger)
+	b, err := start(starting, settings, logger)
 	cancel()
 	if err != nil {
 		return err
