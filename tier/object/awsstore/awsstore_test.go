@@ -28,6 +28,9 @@ func TestStoreConforms(t *testing.T) {
 }
 
 func TestStoreConformsOverTLSWithAPrivateAuthority(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the same without TLS is enough in short")
+	}
 	for _, kind := range s3test.Kinds {
 		t.Run(string(kind), func(t *testing.T) { objecttest.Run(t, open(t, s3test.StartTLS(t, kind))) })
 	}

@@ -141,7 +141,7 @@ func command(program string, kind Kind, address, data, certs string, encrypted b
 		}
 		arguments = append(arguments, data)
 	case Versity:
-		arguments = []string{"--port", address, "--quiet"}
+		arguments = []string{"--port", address, "--quiet", "--keep-alive"}
 		if encrypted {
 			arguments = append(arguments, "--cert", filepath.Join(certs, "public.crt"), "--key", filepath.Join(certs, "private.key"))
 		}

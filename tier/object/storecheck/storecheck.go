@@ -25,7 +25,8 @@ type Result struct {
 }
 
 // ErrFailed is what Quick and Full return for a store that fails a check. A store that does not answer has not failed:
-// errors.Is(err, object.ErrUnavailable) asks for another try, in another scratch folder.
+// errors.Is(err, object.ErrUnavailable) asks for another try, in another scratch folder. Nor has one that refuses us,
+// object.ErrDenied.
 var ErrFailed = errors.New("the object store does not keep its promises")
 
 // Quick runs the few checks without which a store must not be used: create twice, a wrong token, If-Match on a missing key.
@@ -51,7 +52,7 @@ func Quick(ctx context.Context, s object.Store, scratch string, run Runner) erro
 }
 
 func verdict(check string, err error) error {
-	if errors.Is(err, object.ErrUnavailable) {
+	if errors.Is(err, object.ErrUnavailable) || errors.Is(err, object.ErrDenied) {
 		return fmt.Errorf("check the object store: %s: %w", check, err)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrFailed, check, err)

@@ -68,6 +68,9 @@ func Open(ctx context.Context, rawURL string) (object.Store, error) {
 func shown(u *url.URL) string {
 	clean := *u
 	clean.User = nil
+	if strings.Contains(clean.RawQuery, "@") || strings.Contains(clean.RawQuery, "%40") {
+		clean.RawQuery = ""
+	}
 	return clean.String()
 }
 
