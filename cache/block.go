@@ -29,6 +29,7 @@ type block struct {
 	at      where
 	pins    int
 	loading bool
+	unread  bool          // it was brought in ahead and not pinned yet
 	sound   span          // what readers have verified
 	order   *list.Element // in Cache.idle, while it is in the window and not in use
 }

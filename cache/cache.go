@@ -93,6 +93,7 @@ type Cache struct {
 	idle   list.List // of *block: those of the window that are not in use, least recently used first
 	made   int       // buffers
 	inUse  int
+	unread int // blocks of the window that were brought in ahead and not pinned yet
 	closed bool
 }
 

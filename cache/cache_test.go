@@ -247,7 +247,7 @@ func TestWhatDoesNotFitWaitsOrIsRefused(t *testing.T) {
 	<-done
 }
 
-func TestAheadIsBroughtInAsFarAsThereIsRoom(t *testing.T) {
+func TestWhatIsBroughtInAheadTakesThreeQuartersOfTheWindow(t *testing.T) {
 	r := newRig(t, inline)
 	a, b := r.bucket.put("a", 256), r.bucket.put("b", 2000)
 	p := r.pin(a, 0, 256)
@@ -258,7 +258,7 @@ func TestAheadIsBroughtInAsFarAsThereIsRoom(t *testing.T) {
 	q.Release()
 	p.Release()
 	r.cache.Load(b, 256, 512)
-	if got, want := r.bucket.asked(), []string{"a 0+256", "b 0+256", "b 256+256"}; !slices.Equal(got, want) {
+	if got, want := r.bucket.asked(), []string{"a 0+256", "b 0+256", "b 256+192"}; !slices.Equal(got, want) {
 		t.Errorf("gets %q, want %q", got, want)
 	}
 	if s := r.cache.Stats(); s.Refused != 0 || s.InUseBytes != 0 {

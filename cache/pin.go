@@ -14,7 +14,7 @@ var errNotPinned = errors.New("bytes are not pinned or have not come")
 type Want struct {
 	Object   Object
 	From, To int64 // bytes to pin, To exclusive; what lies beyond the object's end is left off
-	Ahead    int64 // bytes up to here are brought in, too, as far as there is room, and not pinned
+	Ahead    int64 // bytes up to here are brought in, too, as far as there is room for what nobody has read yet, and not pinned
 	Wait     bool  // for room, as long as the context lets it; else ErrFull
 }
 

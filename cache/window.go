@@ -46,9 +46,12 @@ func (c *Cache) attach(o Object, first, end, ahead int64) (pinned, missing []*bl
 	}
 	for i := first; i < max(end, ahead) && err == nil; i++ {
 		wanted := i < end
+		if i == end && !c.roomAheadLocked(ahead-i) {
+			break
+		}
 		b, from := c.findLocked(id{o.Key, i}, wanted)
 		switch {
-		case b == nil && (wanted || c.units.TryAcquire(1)):
+		case b == nil && (wanted || c.unread < c.unreadMax() && c.units.TryAcquire(1)):
 			b = &block{
 				id: id{o.Key, i}, size: int(min(c.o.BlockBytes, o.Size-i*c.o.BlockBytes)), ready: make(chan struct{}), loading: true,
 			}
@@ -58,6 +61,9 @@ func (c *Cache) attach(o Object, first, end, ahead int64) (pinned, missing []*bl
 			missing = append(missing, b)
 			if wanted {
 				spare--
+			} else {
+				b.unread = true
+				c.unread++
 			}
 		case b == nil:
 			ahead = i
@@ -72,6 +78,7 @@ func (c *Cache) attach(o Object, first, end, ahead int64) (pinned, missing []*bl
 			}
 			b.pins++
 			pinned = append(pinned, b)
+			c.readLocked(b)
 		}
 	}
 	for c.count > c.window {
@@ -89,6 +96,23 @@ func (c *Cache) attach(o Object, first, end, ahead int64) (pinned, missing []*bl
 		c.main.remove(i)
 	}
 	return pinned, missing, err
+}
+
+// unreadMax is how much of the window may hold what was brought in ahead.
+func (c *Cache) unreadMax() int { return c.window * 3 / 4 }
+
+// roomAheadLocked tells whether there is room for enough of n blocks that bringing them in now is worth a get: where it is scarce,
+// few large gets do more than many small ones.
+func (c *Cache) roomAheadLocked(n int64) bool {
+	return int64(c.unreadMax()-c.unread) >= min(n, c.o.RangeBytes/c.o.BlockBytes/2)
+}
+
+// readLocked notes that a block is no longer unread.
+func (c *Cache) readLocked(b *block) {
+	if b.unread {
+		b.unread = false
+		c.unread--
+	}
 }
 
 // findLocked finds a block, and says where. One of the main part moves to the window if it is wanted.
@@ -128,6 +152,7 @@ func (c *Cache) evictLocked() *block {
 	b.order = nil
 	delete(c.found, b.id)
 	c.count--
+	c.readLocked(b)
 	b.at = resting
 	return b
 }
@@ -145,6 +170,7 @@ func (c *Cache) restLocked(b *block) {
 	c.inUse--
 	if b.at == detached {
 		c.count--
+		c.readLocked(b)
 		c.discardLocked(b)
 		return
 	}

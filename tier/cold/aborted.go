@@ -1,27 +1,29 @@
 package cold
 
 import (
+	"hash/crc32"
 	"slices"
 
 	"github.com/tidemark-io/tidemark/broker/log"
 	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/manifest"
 )
 
-// skippedMax is how many segments without aborted transactions are passed over before a sidecar is read to see whether a
-// transaction is still open.
-const skippedMax = 8
+// sampleOf is how many segments without aborted transactions share one sidecar that is read to see whether a transaction is still
+// open: without it a transaction that was committed would be looked for to the end of the tier.
+const sampleOf = 16
+
+// sampled picks the segments whose sidecars are read for that, the same ones for every reader.
+func sampled(s manifest.Segment) bool { return crc32.ChecksumIEEE([]byte(s.Nonce))%sampleOf == 0 }
 
 // aborted lists the aborted transactions with records in what is served, [w.offset, next). A segment's transaction index has those
 // whose markers lie in it, so that of a transaction that is open at the end of the range lies in a later segment, or in the local
 // log. Segments without such entries are not asked (BO-085).
 func (w *walk) aborted(next wire.Offset) ([]log.AbortedTransaction, error) {
 	var list []log.AbortedTransaction
-	segment, skipped := w.segment, 0
+	segment := w.segment
 	for {
-		if !segment.Aborted {
-			skipped++
-		}
-		if segment.Aborted || skipped%skippedMax == 0 {
+		if segment.Aborted || len(w.open) > 0 && sampled(segment) {
 			s, err := w.sidecars.get(w.look, w.Partition, segment)
 			if err != nil {
 				return nil, err

@@ -75,11 +75,13 @@ func (s *streams) find(p place) (m mark, ok bool) {
 	return e.Value.(placed).mark, true
 }
 
-// window is how many bytes to be ahead by at a mark, when so many may be ahead of all streams together.
-func (s *streams) window(m mark, room int64) int64 {
+// window is how many bytes to be ahead by at a mark, when so many may be ahead of all streams together: a chunk at least, as
+// several may read the same bytes. The cache has the last word.
+func (s *streams) window(m mark, room, chunk int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return min(m.stream.target, room/int64(max(len(s.active), 1)))
+	share := max(room/int64(max(len(s.active), 1)), chunk)
+	return min(m.stream.target, share)
 }
 
 // left is a read that was answered.

@@ -11,9 +11,9 @@ import (
 	"github.com/tidemark-io/tidemark/cache"
 )
 
-// indexSlack is how far the offset index may point before the batch that is looked for, about: what is read beyond the limit
-// where the position is not exact.
-const indexSlack = 16 << 10
+// indexSlack is how far the offset index points before what is looked for, mostly: log.index.interval.bytes. So much is read
+// beyond the limit where the position is not exact.
+const indexSlack = 4 << 10
 
 // Positions in a batch's header: where what the checksum covers begins.
 const atAttributes = 21
@@ -83,7 +83,7 @@ func (w *walk) acquire() error {
 // is used up, so that gets stay large.
 func (w *walk) ahead(to int64) int64 {
 	chunk := w.o.Cache.RangeBytes
-	window := w.streams.window(w.mark, w.cache.PinBytesMax()*3/4)
+	window := w.streams.window(w.mark, w.cache.PinBytesMax()*3/4, chunk)
 	whole := window >= chunk
 	if whole {
 		window -= chunk / 2 // what alignment adds
@@ -127,8 +127,9 @@ func (w *walk) batches() (begin, served int64, next wire.Offset, end bool, err e
 		b := record.Batch(header)
 		size, err := record.SizeOf(header)
 		after := at + int64(size)
-		if err != nil || after > w.object.Size || b.Magic() != 2 || b.LastOffsetDelta() < 0 || b.BaseOffset() < least {
-			return begin, served, next, false, w.damage(at, at+record.HeaderSize, "has no batch")
+		outside := b.BaseOffset() < least || b.LastOffset() >= w.segment.End && !w.segment.Clipped
+		if err != nil || after > w.object.Size || b.Magic() != 2 || b.LastOffsetDelta() < 0 || outside {
+			return begin, served, next, false, w.damage(at, at+record.HeaderSize, "has no batch of its own")
 		}
 		least = b.NextOffset()
 		switch {

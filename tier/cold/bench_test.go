@@ -1,0 +1,126 @@
+package cold
+
+import (
+	"io"
+	"math"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/record"
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/cache"
+	"github.com/tidemark-io/tidemark/tier/manifest"
+	"github.com/tidemark-io/tidemark/tier/object"
+)
+
+// slowly is a body that takes its time.
+type slowly struct {
+	io.ReadCloser
+	perByte time.Duration
+}
+
+func (s slowly) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p[:min(len(p), 256<<10)])
+	time.Sleep(time.Duration(n) * s.perByte)
+	return n, err
+}
+
+// benchmarkStore takes a millisecond to begin an answer, and sends each at 200 MB/s.
+func benchmarkStore(w *twin) {
+	w.bucket.onGet = func(string, object.Range) error { time.Sleep(time.Millisecond); return nil }
+	w.bucket.body = func(_ string, _ object.Range, body io.ReadCloser) io.ReadCloser { return slowly{body, 5} }
+}
+
+func benchmarkTwin(b *testing.B) *twin {
+	w := newTwin(b, 1)
+	w.log, w.other = newLog(b, "/data/orders-0", 4096), newLog(b, "/other/orders-0", 4096)
+	for range 8 {
+		for range 256 {
+			w.data(0, record.None, 64<<10-100)
+		}
+		w.roll()
+	}
+	w.finish()
+	w.upload()
+	benchmarkStore(w)
+	return w
+}
+
+// T1: a cold sequential read of 128 MiB, by 1 MiB a fetch.
+func BenchmarkColdRead(b *testing.B) {
+	w := benchmarkTwin(b)
+	end := w.m.State().End
+	b.SetBytes(w.m.State().Bytes)
+	gets := 0
+	for b.Loop() {
+		before := w.bucket.count()
+		r, running := benchmarkReader(w)
+		for from := wire.Offset(0); from < end; {
+			q := Request{MaxBytes: 1 << 20, MinOneBatch: true, Partitions: []Fetch{w.fetch(from, end, 1<<20)}}
+			result := r.Read(b.Context(), time.Now(), &q)[0]
+			if result.Records.Length == 0 {
+				b.Fatal(result.Code)
+			}
+			if _, err := io.Copy(io.Discard, io.NewSectionReader(result.Records.File, result.Records.Offset, result.Records.Length)); err != nil {
+				b.Fatal(err)
+			}
+			result.Records.Release()
+			from = result.Next
+		}
+		gets = w.bucket.count() - before
+		running.Wait()
+		if err := r.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(gets)/(float64(w.m.State().Bytes)/1e9), "gets/GB")
+}
+
+func benchmarkReader(w *twin) (*Reader, *sync.WaitGroup) {
+	running := &sync.WaitGroup{}
+	r, err := Open(Options{
+		Store: w.bucket, Go: func(f func()) { running.Go(f) }, Now: time.Now,
+		Cache: cache.Options{MemoryBytes: 256 << 20, RangeBytes: 8 << 20},
+		Config: func() Config {
+			return Config{ReadAheadBytes: 32 << 20, BytesPerSecond: math.MaxInt64, MaxDecompressedBytes: 1 << 26}
+		},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r, running
+}
+
+// BenchmarkRawRangedGets is what BenchmarkColdRead is compared with: the same objects by gets of 8 MiB, five at a time.
+func BenchmarkRawRangedGets(b *testing.B) {
+	w := benchmarkTwin(b)
+	b.SetBytes(w.m.State().Bytes)
+	for b.Loop() {
+		jobs := make(chan func())
+		var workers sync.WaitGroup
+		for range 5 {
+			workers.Go(func() {
+				for job := range jobs {
+					job()
+				}
+			})
+		}
+		for _, s := range w.segments() {
+			for at := int64(0); at < s.Size; at += 8 << 20 {
+				jobs <- func() {
+					o, err := w.bucket.Get(b.Context(), w.key(s, manifest.LogObject), object.Range{Offset: at, Length: 8 << 20})
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					if _, err := io.Copy(io.Discard, o.Body); err != nil {
+						b.Error(err)
+					}
+				}
+			}
+		}
+		close(jobs)
+		workers.Wait()
+	}
+}
