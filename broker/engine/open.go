@@ -14,6 +14,7 @@ import (
 	"github.com/tidemark-io/tidemark/broker/replica"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/chain"
+	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/cluster"
 	"github.com/tidemark-io/tidemark/tier/object/storecheck"
 )
@@ -25,6 +26,7 @@ import (
 // It refuses a bucket that is not the one its directories belong to, a chain that ends before what this broker has seen, and a
 // store that does not keep its promises.
 func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) {
+	ctx = object.WithCause(ctx, object.Cause{Kind: object.CauseMetadata})
 	logger := o.Logger.With("broker", int32(o.Config.NodeID))
 	e := &Engine{
 		config: o.Config, self: o.Config.NodeID, fs: o.FS,

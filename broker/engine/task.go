@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/tidemark-io/tidemark/tier/object"
 )
 
 // A Task is work that may block: a call to the object store, an fsync, a log's recovery. The engine never does such work
@@ -45,8 +47,17 @@ type lanes struct {
 	width   [laneCount]int // how many may be out; 0 is one
 }
 
+// laneCauses say what the requests to the store are for that tasks of a lane make; those of the tier say it themselves.
+var laneCauses = map[Lane]object.Cause{
+	LaneLease: {Kind: object.CauseLease}, LaneChain: {Kind: object.CauseMetadata}, LaneSnapshot: {Kind: object.CauseMetadata},
+}
+
 // add puts a task behind those of its lane.
-func (l *lanes) add(lane Lane, run func(ctx context.Context) Completion) {
+func (l *lanes) add(lane Lane, work func(ctx context.Context) Completion) {
+	run := work
+	if cause, ok := laneCauses[lane]; ok {
+		run = func(ctx context.Context) Completion { return work(object.WithCause(ctx, cause)) }
+	}
 	l.waiting[lane] = append(l.waiting[lane], Task{Lane: lane, Run: run})
 }
 
