@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -48,6 +49,8 @@ type Options struct {
 	Groups      *group.Coordinator
 	Controller  Controller
 	ProducerIDs ProducerIDs
+	// Only are the keys that are served; what they need of the above has to be there. nil: all.
+	Only []wire.APIKey
 }
 
 // Server answers requests. Its methods may be called by many goroutines at once.
@@ -62,25 +65,30 @@ type Server struct {
 	controller  Controller
 	producerIDs ProducerIDs
 	announced   []kmsg.ApiVersionsResponseApiKey
+	only        []wire.APIKey
 }
 
 // New makes a Server.
 func New(o Options) *Server {
 	s := &Server{
 		self: o.Self, clusterID: o.ClusterID, Config: o.Config, Image: o.Image, replicas: o.Replicas, sessions: o.Sessions,
-		groups: o.Groups, controller: o.Controller, producerIDs: o.ProducerIDs,
+		groups: o.Groups, controller: o.Controller, producerIDs: o.ProducerIDs, only: o.Only,
 	}
 	for i := range table {
-		s.announced = append(s.announced, announced(&table[i]))
+		if s.serves(table[i].Key) {
+			s.announced = append(s.announced, announced(&table[i]))
+		}
 	}
 	return s
 }
+
+func (s *Server) serves(key wire.APIKey) bool { return s.only == nil || slices.Contains(s.only, key) }
 
 // Handle answers a request, or parks it. Unknown keys and versions close the connection, as Kafka does; only ApiVersions
 // answers a version that it does not know.
 func (s *Server) Handle(now time.Time, request *Request) Reply {
 	entry := lookup(request.Key)
-	if entry == nil || (request.Version < entry.Min || request.Version > entry.Max) && request.Key != keyApiVersions {
+	if entry == nil || !s.serves(request.Key) || (request.Version < entry.Min || request.Version > entry.Max) && request.Key != keyApiVersions {
 		return Reply{Outcome: Close, Reason: fmt.Errorf("API key %d in version %d is not served", request.Key, request.Version)}
 	}
 	c := &call{Request: request, now: now, entry: entry}

@@ -122,6 +122,16 @@ var layouts = func() (of [maxKey][]*layout) {
 	return of
 }()
 
+// CheckBody refuses a body of a request that must not be decoded: one that claims more than it holds. A version that is not served
+// is not looked at.
+func CheckBody(key wire.APIKey, version int16, body []byte) error {
+	e := lookup(key)
+	if e == nil {
+		return nil
+	}
+	return e.checkLayout(version, body)
+}
+
 // checkLayout refuses a body that must not be decoded.
 func (e *Entry) checkLayout(version int16, body []byte) error {
 	if version < e.Min || version > e.Max {
