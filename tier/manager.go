@@ -17,12 +17,14 @@ const (
 	// pulse is how often Due takes up what Changed has said, and looks after the jobs that are out.
 	pulse = 500 * time.Millisecond
 	// idleLook is how long a partition may go without a look, for what only time changes.
-	idleLook = 5 * time.Minute
+	idleLook         = 5 * time.Minute
+	idleLookInternal = time.Minute // they are sealed after that
 	// pagesMax bounds the pages of manifests in memory: 64 KB each at most.
 	pagesMax = 512
 
 	backoffFirst = time.Second
 	backoffMax   = time.Minute
+	backoffHeld  = 5 * time.Second
 )
 
 // Manager does the tier's work for the partitions that this broker leads. Its methods may be called by several goroutines
@@ -73,9 +75,7 @@ func (m *Manager) Lead(now time.Time, l Leadership) (held bool) {
 		prefix: manifest.Prefix(l.Topic, l.TopicID, l.Partition),
 		logger: m.o.Logger.With("topic", l.Topic, "partition", l.Partition, "leader_epoch", l.Epoch),
 	}
-	if c := l.Log.Config(); l.Start == StartVerified && !c.RemoteStorageEnable && l.Log.LocalStartOffset() == l.Log.StartOffset() {
-		p.Start = StartHere // never tiered: the bucket knows nothing of it
-	}
+	p.Start = beginning(l)
 	p.held = p.Start != StartHere
 
 	m.mu.Lock()
@@ -97,6 +97,20 @@ func (m *Manager) Lead(now time.Time, l Leadership) (held bool) {
 		m.queue.put(p, due)
 	}
 	return p.held
+}
+
+// beginning is how a leadership has to begin: not as it was told where the log says otherwise.
+func beginning(l Leadership) Start {
+	empty := l.Log.StartOffset() == l.Log.EndOffset()
+	switch {
+	case l.Start != StartHere && l.Start != StartVerified:
+		return l.Start
+	case !l.Log.Config().RemoteStorageEnable && l.Log.LocalStartOffset() == l.Log.StartOffset():
+		return StartHere // never tiered: the bucket knows nothing of it
+	case l.Log.MayLackEnd(), l.Epoch > 0 && empty:
+		return StartVerified
+	}
+	return l.Start
 }
 
 // Resign says that this broker does not lead the partition any more, or that it is gone. A job that is out is cancelled and
@@ -214,7 +228,7 @@ func (m *Manager) looksLocked(now time.Time, confirmed, closing bool) []Job {
 		}
 		p.looked = now
 		if !p.tiered() {
-			m.queue.put(p, m.idleLocked(now))
+			m.queue.put(p, m.idleLocked(now, p))
 			continue
 		}
 		jobs = append(jobs, m.beginLocked(now, &running{p: p}, func(ctx context.Context) outcome {
@@ -259,8 +273,15 @@ func (m *Manager) beginLocked(now time.Time, r *running, work func(ctx context.C
 	}}
 }
 
-// idleLocked is when a partition with nothing to do is looked at again: not all of them at once.
-func (m *Manager) idleLocked(now time.Time) time.Time { return now.Add(m.jitter(idleLook)) }
+// idleLocked is when a partition with nothing to do is looked at again: not all of them at once, and soon enough for records
+// that come meanwhile, of which nobody tells, to be sealed in about the time that is asked for.
+func (m *Manager) idleLocked(now time.Time, p *partition) time.Time {
+	wait := min(idleLook, m.o.Config().MaxUnsealed)
+	if p.Internal {
+		wait = min(wait, idleLookInternal)
+	}
+	return now.Add(m.jitter(wait))
+}
 
 // jitter is between a half and the whole of d.
 func (m *Manager) jitter(d time.Duration) time.Duration {
@@ -268,10 +289,15 @@ func (m *Manager) jitter(d time.Duration) time.Duration {
 	return half + time.Duration(m.o.Random()%uint64(half+1))
 }
 
-func (m *Manager) backoff(failures int) time.Duration {
+// backoff is how long a partition waits after so many failures in a row; one that serves nobody meanwhile, less.
+func (m *Manager) backoff(failures int, held bool) time.Duration {
+	limit := backoffMax
+	if held {
+		limit = backoffHeld
+	}
 	d := backoffFirst
 	for range failures - 1 {
-		d = min(2*d, backoffMax)
+		d = min(2*d, limit)
 	}
 	return m.jitter(d)
 }

@@ -43,6 +43,11 @@ func (p *partition) open(ctx context.Context, now time.Time) (*Release, error) {
 	if err := p.settle(ctx, now, release); err != nil {
 		return nil, err
 	}
+	if p.Start != StartHere {
+		if err := p.Log.Verified(); err != nil {
+			return nil, err
+		}
+	}
 	p.settled = true
 	p.manifest.Store(p.m)
 	p.tell()

@@ -89,7 +89,7 @@ func (m *Manager) noteLocked(now time.Time, p *partition, out outcome) {
 		p.err = out.err
 		p.failures++
 		if p.stopped = final(out.err); !p.stopped {
-			m.queue.put(p, now.Add(m.backoff(p.failures)))
+			m.queue.put(p, now.Add(m.backoff(p.failures, p.held)))
 		}
 		return
 	}
@@ -101,7 +101,7 @@ func (m *Manager) noteLocked(now time.Time, p *partition, out outcome) {
 	case out.again:
 		m.queue.put(p, now)
 	default:
-		due := m.idleLocked(now)
+		due := m.idleLocked(now, p)
 		if !out.wake.IsZero() {
 			due = earlierOf(due, laterOf(out.wake, now.Add(pulse)))
 		}

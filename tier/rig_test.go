@@ -39,11 +39,13 @@ type rig struct {
 
 	pageSegments int
 	confirmed    bool
+	unreplicated bool // the high watermark stays
 	hook         func(point string)
 	wakes        int
 	released     []Release
 
 	incarnation int
+	boots       int
 	nonces      int
 	epoch       wire.LeaderEpoch
 	stop        log.Stop
@@ -66,7 +68,7 @@ func newRig(t *testing.T, topics ...string) *rig {
 		topics = []string{"orders"}
 	}
 	r := &rig{
-		t: t, disk: vfs.NewMem(), now: time.UnixMilli(1_800_000_000_000), names: topics, confirmed: true,
+		t: t, disk: vfs.NewMem(), now: time.UnixMilli(1_800_000_000_000), names: topics, confirmed: true, epoch: wire.NoLeaderEpoch,
 		topic: config.Topic{
 			CleanupDelete: true, FileDeleteDelayMs: 60_000, FlushMessages: math.MaxInt64, FlushMs: math.MaxInt64,
 			IndexIntervalBytes: 256, MaxDecompressedBytes: 1 << 26, RetentionBytes: -1, RetentionMs: -1,
@@ -95,10 +97,13 @@ func newRig(t *testing.T, topics ...string) *rig {
 func (r *rig) start() {
 	r.t.Helper()
 	r.incarnation++
+	if r.stop == log.StopPowerLoss {
+		r.boots++
+	}
 	var uuids byte
 	logs, err := log.OpenManager(r.now, log.ManagerOptions{
 		FS: r.disk, Dirs: []string{"/data"}, ClusterID: "Y2x1c3Rlci1vbmUtaWQhIQ", BrokerID: 1,
-		BootID:        map[bool]string{true: fmt.Sprint("boot-", r.incarnation), false: "boot"}[r.stop == log.StopPowerLoss],
+		BootID:        fmt.Sprint("boot-", r.boots),
 		DefaultConfig: func(string) config.Topic { return r.topic },
 		NewUUID: func() (id [16]byte) {
 			uuids++
@@ -186,7 +191,9 @@ func (r *rig) append(topic, value string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	l.UpdateHighWatermark(l.EndOffset())
+	if !r.unreplicated {
+		l.UpdateHighWatermark(l.EndOffset())
+	}
 	for wire.Offset(len(r.ledger[topic])) < info.First {
 		r.ledger[topic] = append(r.ledger[topic], "")
 	}

@@ -1,0 +1,614 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/log"
+	"github.com/tidemark-io/tidemark/broker/record"
+	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/chain"
+	"github.com/tidemark-io/tidemark/tier/manifest"
+	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/faultstore"
+)
+
+// away is a store that answers nobody.
+func away(faultstore.Call) faultstore.Fault { return faultstore.Refuse }
+
+func TestSafety20OnlyWhatIsBelowTheLastStableOffsetIsUploaded(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(10)
+	w := record.Builder{Transactional: true, Producer: &record.Producer{ID: 7}}
+	w.Append(r.now.UnixMilli(), nil, []byte("open"))
+	b, err := w.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.log("orders").AppendAsLeader(r.now, b, r.epoch, log.Client); err != nil {
+		t.Fatal(err)
+	}
+	r.ledger["orders"] = append(r.ledger["orders"], "open")
+	r.produce(30)
+	r.pass(5 * testUnsealed)
+	if end, lso := r.state("orders").End, r.log("orders").LastStableOffset(); lso != 10 || end > lso || end == 0 {
+		t.Errorf("tiered end %d, last stable offset %d", end, lso)
+	}
+	// The high watermark bounds it, too: what is not replicated may be cut.
+	r = newRig(t)
+	r.lead(StartHere)
+	r.produce(10)
+	held := r.log("orders").HighWatermark()
+	r.unreplicated = true
+	r.produce(20)
+	r.pass(5 * testUnsealed)
+	if end := r.state("orders").End; end > held || end == 0 {
+		t.Errorf("tiered end %d, high watermark %d", end, held)
+	}
+}
+
+func TestSafety20ASegmentIsDurableBeforeItsUpload(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	seen := 0
+	r.hook = func(point string) {
+		if point != pointPutData {
+			return
+		}
+		seen++
+		end := r.m.partitions[tpOf("orders")].m.State().End
+		lost := newRig(t)
+		lost.disk, lost.bucket, lost.stop = r.disk.CrashClone(rand.New(rand.NewPCG(1, uint64(seen)))), r.bucket, log.StopPowerLoss
+		lost.incarnation = 100
+		lost.start()
+		if got := lost.log("orders").EndOffset(); got <= end {
+			t.Errorf("upload %d of [%d, ..): a power loss leaves a log that ends at %d", seen, end, got)
+		}
+	}
+	r.produce(40)
+	r.settle()
+	if seen < 5 {
+		t.Errorf("%d uploads", seen)
+	}
+}
+
+func TestSafety21ALogThatLacksItsEndBeginsAnewFromTheBucket(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(40)
+	r.settle()
+	r.loseFrom("orders", 12)
+	r.crash(log.StopPowerLoss)
+	r.faults = away
+	r.lead(StartHere) // the log knows better
+	r.pass(time.Minute)
+	if s := r.stats("orders"); !s.Held || s.Err == nil || len(r.released) != 0 {
+		t.Fatalf("without the manifest: %+v, released %v", s, r.released)
+	}
+	r.faults = nil
+	r.pass(backoffHeld)
+	end := r.state("orders").End
+	if len(r.released) != 1 || !r.released[0].Restarted || r.released[0].Epoch != r.epoch {
+		t.Fatalf("released %+v", r.released)
+	}
+	if l := r.log("orders"); l.EndOffset() != end || l.StartOffset() != 0 || l.LocalStartOffset() != end || l.MayLackEnd() {
+		t.Fatalf("the log has [%d, %d) from %d, the bucket ends at %d", l.LocalStartOffset(), l.EndOffset(), l.StartOffset(), end)
+	}
+	r.produce(20)
+	r.settle()
+	r.check()
+}
+
+// Another history under the same offsets is not the bucket's, also where the log is longer.
+func TestSafety21LineageDecidesNotTheOffset(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(20)
+	r.settle()
+	end := r.state("orders").End
+	kept := slices.Clone(r.ledger["orders"][:end])
+	r.loseFrom("orders", 0)
+	r.epoch = 7 // records of another leader, under the same offsets
+	r.log("orders").AssignEpochStart(7)
+	r.ledger["orders"] = nil
+	r.produce(40)
+	if err := r.log("orders").Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r.ledger["orders"] = kept
+	r.crash(log.StopPowerLoss)
+	r.lead(StartHere)
+	r.settle()
+	if l := r.log("orders"); l.EndOffset() != end || l.LocalStartOffset() != end {
+		t.Fatalf("the log has [%d, %d), the bucket ends at %d", l.LocalStartOffset(), l.EndOffset(), end)
+	}
+	r.check()
+}
+
+// Without a reason to restart, another history in the manifest stops the tier and takes nothing away.
+func TestSafety21AnotherHistoryIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	r.topic.LocalRetentionBytes = 1 << 10
+	r.lead(StartHere)
+	r.produce(20)
+	r.settle()
+	if err := r.log("orders").TruncateFullyAndStartAt(r.now, 0); err != nil {
+		t.Fatal(err)
+	}
+	r.epoch = 7
+	r.log("orders").AssignEpochStart(7)
+	r.ledger["orders"] = nil
+	r.produce(40)
+	r.crash(log.StopProcessCrash)
+	before := r.state("orders").Position
+	r.lead(StartHere)
+	r.pass(time.Minute)
+	if s := r.stats("orders"); !s.Stopped || !errors.Is(s.Err, errHistory) || s.Open {
+		t.Errorf("%+v", s)
+	}
+	if got := r.local("orders"); len(got) != 40 || r.state("orders").Position != before {
+		t.Errorf("%d records are left here; the manifest is at %+v, was at %+v", len(got), r.state("orders").Position, before)
+	}
+}
+
+func TestSafety22EntriesAddObjectsOfTheirOwnEpoch(t *testing.T) {
+	r := newRig(t)
+	for range 4 {
+		r.lead(StartHere)
+		r.produce(11)
+		r.settle()
+		r.crash(log.StopProcessCrash)
+	}
+	added := 0
+	for e, err := range chain.Read(t.Context(), r.bucket, manifest.Prefix("orders", testTopicID, 0)+"/manifest", 1) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, raw := range e.Records {
+			if strings.Contains(string(raw), `"type":"add"`) {
+				added++
+				if !strings.Contains(string(raw), fmt.Sprintf(`"epoch":%d`, e.Epoch-1)) {
+					t.Errorf("entry of epoch %d: %s", e.Epoch-1, raw)
+				}
+			}
+		}
+	}
+	if added < 4 {
+		t.Errorf("%d segments added", added)
+	}
+}
+
+func TestSafety22TheSweepTakesOnlyWhatNobodyCanEverName(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.epoch = 5
+	r.produce(20)
+	r.lead(StartHere) // epoch 6
+	r.settle()
+	prefix := manifest.Prefix("orders", testTopicID, 0) + "/"
+	put := func(epoch int) string {
+		key := prefix + manifest.Name{Base: 3, Epoch: wire.LeaderEpoch(epoch), Nonce: fmt.Sprint("stray", epoch)}.Key(manifest.LogObject)
+		if _, err := r.bucket.Put(t.Context(), key, strings.NewReader("stray"), object.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	there := func(key string) bool {
+		_, err := r.bucket.Head(t.Context(), key)
+		return err == nil
+	}
+	old, own, later := put(5), put(6), put(9)
+	r.crash(log.StopProcessCrash)
+	r.lead(StartHere) // epoch 7
+	r.produce(11)
+	r.pass(testGrace / 2)
+	if !there(old) || !there(own) || !there(later) {
+		t.Error("swept before the grace was over")
+	}
+	r.pass(testGrace)
+	if there(old) || there(own) || !there(later) {
+		t.Errorf("of epochs 5, 6 and 9 under epoch 7 there are %v, %v, %v", there(old), there(own), there(later))
+	}
+	r.check()
+}
+
+func TestSafety23DeleteRecordsIsAnsweredAfterItsEntry(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(40)
+	r.settle()
+	var answers []error
+	report := func(offset wire.Offset) {
+		if err := r.log("orders").AdvanceStart(offset); err != nil {
+			t.Fatal(err)
+		}
+		r.m.ReportLogStart(r.now, tpOf("orders"), offset, r.now.Add(30*time.Second), func(err error) { answers = append(answers, err) })
+	}
+	r.hook = func(point string) {
+		if point == pointStart+pointCommit && r.state("orders").LogStart < 9 && len(answers) > 0 {
+			t.Error("answered before the entry")
+		}
+	}
+	report(9)
+	if len(answers) != 0 || r.wakes == 0 {
+		t.Fatalf("answers %v, woken %d times", answers, r.wakes)
+	}
+	r.settle()
+	if len(answers) != 1 || answers[0] != nil || r.state("orders").LogStart != 9 {
+		t.Fatalf("answers %v, log start %d", answers, r.state("orders").LogStart)
+	}
+	report(8)
+	if len(answers) != 2 || answers[1] != nil {
+		t.Errorf("below the log start: %v", answers)
+	}
+	r.faults = away
+	report(20)
+	r.pass(time.Minute)
+	if len(answers) != 3 || !errors.Is(answers[2], wire.RequestTimedOut) || r.state("orders").LogStart != 9 {
+		t.Errorf("with the store away: %v, log start %d", answers, r.state("orders").LogStart)
+	}
+	report(21)
+	r.m.Resign(tpOf("orders"))
+	if len(answers) != 3 {
+		t.Error("answered by Resign, whose caller may hold locks")
+	}
+	r.step()
+	if len(answers) != 4 || !errors.Is(answers[3], wire.NotLeaderOrFollower) {
+		t.Errorf("after the leadership: %v", answers)
+	}
+}
+
+func TestSafety23NothingIsDroppedWithoutTheControllerOrATrustedClock(t *testing.T) {
+	for name, c := range map[string]struct {
+		confirmed bool
+		skew      time.Duration
+		gone      bool
+	}{
+		"confirmed":                   {true, 4 * time.Minute, true},
+		"not confirmed":               {false, 0, false},
+		"a clock that runs ahead":     {true, -6 * time.Minute, false},
+		"a clock that stays behind":   {true, 6 * time.Minute, false},
+		"not confirmed, and no clock": {false, 6 * time.Minute, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.store = datedStore{r.bucket, c.skew}
+			r.topic.RetentionMs, r.topic.LocalRetentionMs = time.Hour.Milliseconds(), time.Minute.Milliseconds()
+			r.crash(log.StopProcessCrash)
+			r.lead(StartHere)
+			r.produce(40)
+			r.settle()
+			objects := r.objects()
+			r.confirmed = c.confirmed
+			r.pass(3 * time.Hour)
+			if gone := r.objects() < objects; gone != c.gone {
+				t.Errorf("%d objects, %d before; log start %d", r.objects(), objects, r.state("orders").LogStart)
+			}
+		})
+	}
+}
+
+// datedStore has a clock of its own.
+type datedStore struct {
+	object.Store
+	ahead time.Duration
+}
+
+func (s datedStore) Skew() (object.Skew, bool) { return object.Skew{Ahead: s.ahead}, true }
+
+// objects counts the segments in the bucket, dropped or not.
+func (r *rig) objects() int {
+	count := 0
+	for info, err := range r.bucket.List(r.t.Context(), "topics/", "") {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if strings.HasSuffix(info.Key, ".log") {
+			count++
+		}
+	}
+	return count
+}
+
+func TestSafety25InternalTopicsKeepAllHereAndComeBackWhole(t *testing.T) {
+	const topic = wire.ConsumerOffsetsTopic
+	for start, goesOnAt := range map[Start]wire.Offset{StartVerified: 40, StartRecovered: 1040} {
+		r := newRig(t, topic)
+		r.topic.LocalRetentionBytes, r.topic.LocalRetentionMs = 1, 1
+		r.topic.CleanupDelete, r.topic.CleanupCompact = false, true
+		r.lead(StartHere)
+		r.produce(40)
+		r.pass(5 * testUnsealed)
+		if end, l := r.state(topic).End, r.log(topic); end != 40 || l.LocalStartOffset() != 0 {
+			t.Fatalf("tiered end %d, local start %d", end, l.LocalStartOffset())
+		}
+		r.loseDisk()
+		r.crash(log.StopPowerLoss)
+		r.lead(start)
+		r.settle()
+		got := r.local(topic)
+		for offset, want := range r.ledger[topic] {
+			if got[wire.Offset(offset)] != want {
+				t.Fatalf("start %d: offset %d is %q", start, offset, got[wire.Offset(offset)])
+			}
+		}
+		if l := r.log(topic); l.EndOffset() != goesOnAt || l.LocalStartOffset() != 0 {
+			t.Fatalf("start %d: the log has [%d, %d)", start, l.LocalStartOffset(), l.EndOffset())
+		}
+		r.produce(5)
+		r.pass(5 * testUnsealed)
+		r.check()
+		if end := r.state(topic).End; end != goesOnAt+5 {
+			t.Errorf("start %d: tiered end %d", start, end)
+		}
+	}
+}
+
+func TestSafety28ADeletedTopicLeavesNothing(t *testing.T) {
+	r := newRig(t, "orders", "orders2")
+	r.lead(StartHere)
+	r.produce(40)
+	r.settle()
+	for i := range 2500 {
+		key := fmt.Sprintf("%s/%d/%020d-0-n.log", manifest.TopicPrefix("orders", testTopicID), i%7, i)
+		if _, err := r.bucket.Put(t.Context(), key, strings.NewReader("x"), object.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func() (calls int) {
+		for more := true; more; calls++ {
+			var err error
+			if more, err = r.m.DeleteTopic(t.Context(), "orders", testTopicID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return calls
+	}
+	r.faults = away
+	if _, err := r.m.DeleteTopic(t.Context(), "orders", testTopicID); err == nil {
+		t.Error("no error with the store away")
+	}
+	r.faults = nil
+	if calls := remove(); calls != 3 {
+		t.Errorf("%d calls for 2,500 objects and some", calls)
+	}
+	left := 0
+	for info := range r.bucket.List(t.Context(), "topics/orders.", "") {
+		t.Error(info.Key)
+	}
+	for range r.bucket.List(t.Context(), "topics/orders2.", "") {
+		left++
+	}
+	if left == 0 || remove() != 1 {
+		t.Error("another topic's objects are gone, or there is always more")
+	}
+}
+
+func TestSafety29ACleanStopClosesAllWhole(t *testing.T) {
+	r := newRig(t, "orders", "payments", wire.ConsumerOffsetsTopic)
+	r.lead(StartHere)
+	r.produce(9)
+	r.step()
+	if over, _ := r.m.Closed(r.now); over {
+		t.Error("over before it began")
+	}
+	r.m.Close(r.now, r.now.Add(30*time.Second))
+	r.pass(5 * time.Second)
+	if over, whole := r.m.Closed(r.now); !over || !whole {
+		t.Fatalf("over %v, whole %v", over, whole)
+	}
+	for _, topic := range r.names {
+		if s := r.state(topic); !s.Closed || s.End != 9 {
+			t.Errorf("%s: closed %v at %d", topic, s.Closed, s.End)
+		}
+	}
+	r.disk = vfs.NewMem()
+	r.crash(log.StopPowerLoss)
+	r.lead(StartRecovered)
+	r.settle()
+	for _, topic := range r.names {
+		if end := r.log(topic).EndOffset(); end != 9 {
+			t.Errorf("%s goes on at %d: a gap after a clean stop", topic, end)
+		}
+	}
+	for _, release := range r.released {
+		if release.LostFirst != release.LostNext {
+			t.Errorf("lost: %+v", release)
+		}
+	}
+	r.produce(9)
+	r.settle()
+	r.check()
+	// An idle partition is still closed, and costs the next stop nothing.
+	r.m.Close(r.now, r.now.Add(30*time.Second))
+	r.pass(5 * time.Second)
+	puts := 0
+	r.faults = func(c faultstore.Call) faultstore.Fault {
+		if c.Op == faultstore.Put {
+			puts++
+		}
+		return faultstore.None
+	}
+	r.crash(log.StopClean)
+	r.lead(StartHere)
+	r.settle()
+	r.m.Close(r.now, r.now.Add(30*time.Second))
+	r.pass(5 * time.Second)
+	if over, whole := r.m.Closed(r.now); !over || !whole || puts != 0 {
+		t.Errorf("over %v, whole %v with %d puts", over, whole, puts)
+	}
+}
+
+func TestSafety29ACleanStopEndsWithItsTime(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(9)
+	r.faults = away
+	r.m.Close(r.now, r.now.Add(30*time.Second))
+	r.pass(20 * time.Second)
+	if over, _ := r.m.Closed(r.now); over {
+		t.Error("over before its time")
+	}
+	r.pass(11 * time.Second)
+	if over, whole := r.m.Closed(r.now); !over || whole || len(r.m.Due(r.now)) != 0 {
+		t.Errorf("over %v, whole %v, or there are still jobs", over, whole)
+	}
+}
+
+func TestSafety19ARecoveredPartitionUsesNoOffsetTwice(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(40)
+	r.settle()
+	end := r.state("orders").End
+	acknowledged := wire.Offset(len(r.ledger["orders"]))
+	r.loseDisk()
+	r.crash(log.StopPowerLoss)
+	r.lead(StartRecovered)
+	r.settle()
+	if len(r.released) != 1 || r.released[0].LostFirst != end || r.released[0].LostNext != end+1000 {
+		t.Fatalf("released %+v", r.released)
+	}
+	if s := r.stats("orders"); s.Lost != 1000 {
+		t.Errorf("%d offsets lost by the numbers", s.Lost)
+	}
+	if l := r.log("orders"); l.EndOffset() != end+1000 || l.EndOffset() < acknowledged || l.StartOffset() != 0 {
+		t.Fatalf("the log goes on at %d from %d", l.EndOffset(), l.StartOffset())
+	}
+	r.produce(20)
+	r.settle()
+	r.check()
+}
+
+func TestTwoWritersOneHistory(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(20)
+	// The leader is paused in the midst of its third upload, and another one takes over.
+	uploads := 0
+	other := &rig{}
+	r.hook = func(point string) {
+		if point != pointUpload+pointCommit {
+			return
+		}
+		if uploads++; uploads != 3 {
+			return
+		}
+		r.hook = nil
+		*other = *r
+		other.disk = r.disk.ProcessCrashClone()
+		other.incarnation, other.nonces, other.stop, other.released = 50, 1000, log.StopProcessCrash, nil
+		other.ledger = map[string][]string{"orders": slices.Clone(r.ledger["orders"])}
+		other.start()
+		other.lead(StartHere)
+		other.produce(20)
+		other.settle()
+	}
+	r.produce(20) // of which the other one knows nothing
+	r.settle()
+	if s := r.stats("orders"); !s.Stopped || !errors.Is(s.Err, errFenced) {
+		t.Fatalf("the former leader: %+v", s)
+	}
+	before := r.state("orders").Position
+	r.produce(20)
+	r.pass(5 * time.Minute)
+	if r.state("orders").Position != before {
+		t.Error("the former leader has written on")
+	}
+	other.now = r.now
+	other.produce(11)
+	other.pass(2 * testGrace)
+	other.check()
+	if left := other.unnamed("orders"); len(left) > 0 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+// An entry whose answer got lost may come late: the objects that it names are never deleted, and the range is not added twice.
+func TestALateEntryIsNotTakenForALostOne(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	store := r.store.(*faultstore.Store)
+	late := 0
+	r.faults = func(c faultstore.Call) faultstore.Fault {
+		if c.Op == faultstore.Put && strings.Contains(c.Key, "/manifest/") && late < 3 {
+			late++
+			return faultstore.Late
+		}
+		return faultstore.None
+	}
+	r.produce(8)
+	r.step()
+	if r.stats("orders").Err == nil || len(store.Late()) != 3 {
+		t.Fatalf("%d puts are under way, error %v", len(store.Late()), r.stats("orders").Err)
+	}
+	nonces := r.nonces
+	if err := store.Release(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	r.produce(20)
+	r.pass(time.Minute)
+	for len(store.Late()) > 0 {
+		_ = store.Release(t.Context(), 0)
+	}
+	r.pass(2 * testGrace)
+	r.check()
+	if left := r.unnamed("orders"); len(left) > 0 || r.nonces == nonces {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+func TestFaultsOfEveryKindEndInOneHistory(t *testing.T) {
+	for seed := range uint64(30) {
+		r := newRig(t)
+		rng := rand.New(rand.NewPCG(seed, 1))
+		rates := faultstore.Rates{
+			faultstore.Refuse: 0.05, faultstore.Throttle: 0.05, faultstore.Conflict: 0.02, faultstore.LoseAnswer: 0.05, faultstore.Late: 0.03,
+			faultstore.Twice: 0.03, faultstore.FalseFailure: 0.02,
+		}
+		decide := faultstore.Seeded(rng, rates)
+		r.faults = decide
+		busyConfig(r)
+		r.crash(log.StopProcessCrash)
+		r.lead(StartHere)
+		store := r.store.(*faultstore.Store)
+		for range 10 {
+			r.produce(11)
+			r.pass(time.Minute)
+			if late := store.Late(); len(late) > 0 && rng.IntN(2) == 0 {
+				_ = store.Release(context.Background(), rng.IntN(len(late)))
+			}
+			if rng.IntN(4) == 0 {
+				r.crash(log.StopProcessCrash)
+				r.lead(StartHere)
+			}
+			if s := r.stats("orders"); s.Stopped {
+				t.Fatalf("seed %d: %v", seed, s.Err)
+			}
+		}
+		for len(store.Late()) > 0 {
+			_ = store.Release(context.Background(), 0)
+		}
+		r.faults = nil
+		r.pass(5 * time.Minute)
+		r.crash(log.StopProcessCrash)
+		r.lead(StartHere)
+		r.produce(11)
+		r.pass(2 * testGrace)
+		r.check()
+		if left := r.unnamed("orders"); len(left) > 0 || r.stats("orders").BehindSegments > 0 {
+			t.Errorf("seed %d: left over %v, behind %+v", seed, left, r.stats("orders"))
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
