@@ -1,6 +1,6 @@
 // Package sidecar is the .aux object that lies beside each segment in the bucket: the segment's indexes, the producers and
 // leader epochs as of its end, and a description of the segment from which a lost manifest can be rebuilt. The parts are
-// Kafka's own files. docs/format/aux.md has the bytes.
+// Kafka's own files. docs/format/sidecar.md has the bytes.
 //
 // A sidecar is immutable and keeps the bytes it was decoded from; look-ups allocate nothing of their own size. The package
 // does no I/O.
