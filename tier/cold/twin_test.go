@@ -66,21 +66,20 @@ func TestAFetchGivesWhatTheLogGives(t *testing.T) {
 			t.Fatalf("%d segments in %d pages are too few", len(w.segments()), len(w.m.State().Pages))
 		}
 		for from := wire.Offset(0); from < end; from++ {
-			for _, maxBytes := range []int{1, 61, 100, 150, 700, 3000, 100_000} {
-				for _, upTo := range []wire.Offset{end, min(from+1+wire.Offset(w.rng.IntN(40)), end)} {
-					for _, first := range []bool{true, false} {
-						result, got := w.readOne(r, Request{
-							MaxBytes: maxBytes, MinOneBatch: first, Partitions: []Fetch{w.fetch(from, upTo, maxBytes)},
-						})
-						want := w.local(from, upTo, maxBytes, first)
-						// Segments end elsewhere here and there: what both have must be equal, and something must come.
-						n := min(len(got), len(want))
-						if result.Code != wire.None || !bytes.Equal(got[:n], want[:n]) || (len(got) == 0) != (len(want) == 0) {
-							t.Fatalf("seed %d: [%d, %d) of %d bytes, first %v: code %d, %d bytes, want %d", seed, from, upTo, maxBytes, first, result.Code, len(got), len(want))
-						}
-						if len(got) > maxBytes && !(first && oneBatch(got)) {
-							t.Fatalf("%d bytes for a limit of %d", len(got), maxBytes)
-						}
+			for _, maxBytes := range []int{1, 100 + w.rng.IntN(100), 700, 100_000} {
+				upTo := min(from+1+wire.Offset(w.rng.IntN(80)), end)
+				for _, first := range []bool{true, false} {
+					result, got := w.readOne(r, Request{
+						MaxBytes: maxBytes, MinOneBatch: first, Partitions: []Fetch{w.fetch(from, upTo, maxBytes)},
+					})
+					want := w.local(from, upTo, maxBytes, first)
+					// Segments end elsewhere here and there: what both have must be equal, and something must come.
+					n := min(len(got), len(want))
+					if result.Code != wire.None || !bytes.Equal(got[:n], want[:n]) || (len(got) == 0) != (len(want) == 0) {
+						t.Fatalf("seed %d: [%d, %d) of %d bytes, first %v: code %d, %d bytes, want %d", seed, from, upTo, maxBytes, first, result.Code, len(got), len(want))
+					}
+					if len(got) > maxBytes && !(first && oneBatch(got)) {
+						t.Fatalf("%d bytes for a limit of %d", len(got), maxBytes)
 					}
 				}
 			}
@@ -177,7 +176,7 @@ func TestReadCommittedSeesWhatItSeesInTheLog(t *testing.T) {
 			return slices.DeleteFunc(all, func(a log.AbortedTransaction) bool { return a.Last < end }), err
 		}
 		for from := wire.Offset(0); from < end; from++ {
-			for _, maxBytes := range []int{1, 200, 2000, 100_000} {
+			for _, maxBytes := range []int{1, 400, 100_000} {
 				f := w.fetch(from, end, maxBytes)
 				f.LocalAborted = localAborted
 				result, got := w.readOne(r, Request{MaxBytes: maxBytes, MinOneBatch: true, Committed: true, Partitions: []Fetch{f}})
@@ -236,22 +235,21 @@ func TestOffsetForTimeIsTheFirstRecordOfThatTime(t *testing.T) {
 		w := grown(t, 200+seed)
 		r := w.reader()
 		end := w.m.State().End
-		for _, from := range []wire.Offset{0, end / 3, end / 2} {
-			for _, upTo := range []wire.Offset{end, end - 3, from + 5} {
-				for _, x := range w.records {
-					for ts := x.time - 1; ts <= x.time+1; ts++ {
-						want := log.NoTimestampOffset
-						for _, y := range w.records {
-							if y.time >= ts && y.offset >= from {
-								if y.offset < upTo {
-									want = log.TimestampOffset{Timestamp: y.time, Offset: y.offset, LeaderEpoch: y.epoch}
-								}
-								break
+		for _, at := range [][2]wire.Offset{{0, end}, {end / 3, end - 3}, {end / 2, end/2 + 5}} {
+			from, upTo := at[0], at[1]
+			for _, x := range w.records {
+				for ts := x.time - 1; ts <= x.time+1; ts++ {
+					want := log.NoTimestampOffset
+					for _, y := range w.records {
+						if y.time >= ts && y.offset >= from {
+							if y.offset < upTo {
+								want = log.TimestampOffset{Timestamp: y.time, Offset: y.offset, LeaderEpoch: y.epoch}
 							}
+							break
 						}
-						if got, err := r.OffsetForTime(t.Context(), w.p, ts, from, upTo); got != want || err != nil {
-							t.Fatalf("seed %d: time %d in [%d, %d): %+v, want %+v, %v", seed, ts, from, upTo, got, want, err)
-						}
+					}
+					if got, err := r.OffsetForTime(t.Context(), w.p, ts, from, upTo); got != want || err != nil {
+						t.Fatalf("seed %d: time %d in [%d, %d): %+v, want %+v, %v", seed, ts, from, upTo, got, want, err)
 					}
 				}
 			}

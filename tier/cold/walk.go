@@ -79,8 +79,8 @@ func (w *walk) acquire() error {
 	return err
 }
 
-// ahead is up to where bytes are asked for, in whole chunks where there is room for them. It moves on only when half of the window
-// is used up, so that gets stay large.
+// ahead is up to where bytes are asked for: in whole chunks where the window holds one, else when half of it is used up, so that
+// gets stay large.
 func (w *walk) ahead(to int64) int64 {
 	chunk := w.o.Cache.RangeBytes
 	window := w.streams.window(w.mark, w.cache.PinBytesMax()*3/4, chunk)
@@ -95,10 +95,11 @@ func (w *walk) ahead(to int64) int64 {
 	if w.mark.name == w.segment.Name {
 		ahead = w.mark.ahead
 	}
-	if ahead-to < window/2 {
-		if ahead = to + window; whole {
-			ahead = w.align(ahead)
-		}
+	switch {
+	case whole:
+		ahead = max(ahead, w.align(to+window))
+	case ahead-to < window/2:
+		ahead = to + window
 	}
 	w.mark.ahead = ahead
 	w.next = ahead - w.object.Size
