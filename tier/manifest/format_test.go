@@ -136,12 +136,16 @@ func (w *writer) upload() {
 	}
 	for _, info := range w.log.Segments() {
 		start := w.manifest.State().End
-		if info.Base < start || info.Base == w.log.EndOffset() {
+		if info.Base == w.log.EndOffset() {
 			continue
 		}
 		u, err := w.log.OpenUpload(info.Base)
 		if err != nil {
 			w.t.Fatal(err)
+		}
+		if u.Next <= start {
+			u.Release()
+			continue
 		}
 		data := make([]byte, u.Size)
 		if _, err := u.File.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
