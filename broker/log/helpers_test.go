@@ -79,11 +79,11 @@ func appendBatch(t testing.TB, l *Log, b []byte) AppendInfo {
 	return info
 }
 
-// contents are all batches of a log from its start to its end.
+// contents are all batches of a log that are here, from its local start to its end.
 func contents(t failer, l *Log) []byte {
 	t.Helper()
 	var all []byte
-	for at := l.StartOffset(); at < l.EndOffset(); {
+	for at := l.LocalStartOffset(); at < l.EndOffset(); {
 		b, err := l.ReadBatches(at, l.EndOffset(), make([]byte, 0, 64<<10))
 		if err != nil {
 			t.Fatalf("ReadBatches(%d): %v", at, err)
@@ -120,7 +120,7 @@ func checkLookups(t failer, l *Log) {
 	all := batches(contents(t, l))
 	for _, b := range all {
 		for _, from := range []wire.Offset{b.BaseOffset(), b.LastOffset()} {
-			r, err := l.Read(ReadRequest{From: max(from, l.StartOffset()), UpTo: l.EndOffset(), MaxBytes: 1, MinOneBatch: true})
+			r, err := l.Read(ReadRequest{From: max(from, l.LocalStartOffset()), UpTo: l.EndOffset(), MaxBytes: 1, MinOneBatch: true})
 			if err != nil {
 				t.Fatalf("Read(%d): %v", from, err)
 			}

@@ -2,6 +2,7 @@ package log
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -13,14 +14,16 @@ import (
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
-// model is what a log is in the end: batches in a row, a start, and an end.
+// model is what a log is in the end: batches in a row, a start, and an end; of a tiered one also a local start.
 type model struct {
-	l     *Log
-	mem   *vfs.Mem
-	now   time.Time
-	all   []record.Batch // also those below the start that share a segment with it
-	start wire.Offset
-	end   wire.Offset
+	l      *Log
+	mem    *vfs.Mem
+	now    time.Time
+	all    []record.Batch // also those below the start that share a segment with it
+	start  wire.Offset
+	local  wire.Offset // the start, or behind it
+	end    wire.Offset
+	tiered bool
 }
 
 // TestModel drives a log and a slice of batches side by side.
@@ -29,12 +32,16 @@ func TestModel(t *testing.T) {
 		cfg := testConfig()
 		cfg.SegmentBytes = rapid.IntRange(600, 4000).Draw(t, "segment.bytes")
 		cfg.IndexIntervalBytes = rapid.IntRange(0, 700).Draw(t, "index.interval.bytes")
+		tiered := rapid.Bool().Draw(t, "tiered")
+		if tiered {
+			tieredConfig()(&cfg)
+		}
 		mem := vfs.NewMem()
 		l, err := Open(testTime, options(mem, cfg))
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &model{l: l, mem: mem, now: testTime}
+		m := &model{l: l, mem: mem, now: testTime, tiered: tiered}
 		t.Repeat(map[string]func(*rapid.T){
 			"append":   m.append,
 			"follow":   m.follow,
@@ -90,7 +97,7 @@ func (m *model) truncate(t *rapid.T) {
 		m.end = min(to, m.all[n-1].BaseOffset())
 		m.all = m.all[:n-1]
 	}
-	m.start = min(m.start, m.end)
+	m.start, m.local = min(m.start, m.end), min(m.local, m.end)
 }
 
 func (m *model) delete(t *rapid.T) {
@@ -99,7 +106,7 @@ func (m *model) delete(t *rapid.T) {
 	if err := m.l.AdvanceStart(to); err != nil {
 		t.Fatal(err)
 	}
-	m.start = to
+	m.start, m.local = to, max(m.local, to)
 }
 
 func (m *model) retain(t *rapid.T) {
@@ -107,6 +114,10 @@ func (m *model) retain(t *rapid.T) {
 	cfg := m.l.Config()
 	cfg.RetentionBytes = rapid.Int64Range(-1, 3000).Draw(t, "retention.bytes")
 	m.l.UpdateConfig(cfg)
+	if m.tiered {
+		m.retainTiered(t)
+		return
+	}
 	if _, err := m.l.Retain(m.now); err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +126,34 @@ func (m *model) retain(t *rapid.T) {
 	} else if size := m.l.Size(); cfg.RetentionBytes >= 0 && size-m.l.Segments()[0].Size >= max(cfg.RetentionBytes, 1) {
 		t.Fatalf("%d bytes are left of %d", size, cfg.RetentionBytes)
 	} else {
-		m.start = start
+		m.start, m.local = start, start
 	}
+}
+
+// retainTiered lets go of segments that are in the object store, or below the log start, and of no other.
+func (m *model) retainTiered(t *rapid.T) {
+	cfg := m.l.Config()
+	cfg.LocalRetentionBytes = rapid.Int64Range(-2, 3000).Draw(t, "local.retention.bytes")
+	m.l.UpdateConfig(cfg)
+	end := wire.Offset(rapid.Int64Range(-1, int64(m.end)).Draw(t, "tiered end"))
+	m.l.SetTiered(end)
+	before := m.l.Segments()
+	if _, err := m.l.Retain(m.now); err != nil {
+		t.Fatal(err)
+	}
+	after := m.l.Segments()
+	base := after[0].Base
+	if base > max(end, m.start, before[0].Base) {
+		t.Fatalf("local start %d, log start %d, tiered end %d", base, m.start, end)
+	}
+	limit := cfg.LocalRetentionBytes
+	if limit == asTotal {
+		limit = cfg.RetentionBytes
+	}
+	if size := m.l.Size(); limit >= 0 && len(after) > 1 && after[0].Next <= end && size-after[0].Size >= limit {
+		t.Fatalf("%d bytes are left of %d, up to %d", size, limit, end)
+	}
+	m.local = max(m.start, base)
 }
 
 func (m *model) restart(t *rapid.T) {
@@ -136,8 +173,11 @@ func (m *model) restart(t *rapid.T) {
 		t.Fatal(err)
 	}
 	m.l = l
+	if l.TieredEndOffset() != wire.NoOffset {
+		t.Fatalf("tiered end %d", l.TieredEndOffset())
+	}
 	// An end in a gap, as truncation may leave it, is nowhere on disk.
-	least := m.start
+	least := m.local
 	if n := len(m.all); n > 0 {
 		least = max(least, m.all[n-1].NextOffset())
 	}
@@ -157,9 +197,15 @@ func (m *model) check(t *rapid.T) {
 	if m.l.StartOffset() != m.start || m.l.EndOffset() != m.end {
 		t.Fatalf("log is [%d, %d), want [%d, %d)", m.l.StartOffset(), m.l.EndOffset(), m.start, m.end)
 	}
-	m.all = slices.DeleteFunc(m.all, func(b record.Batch) bool { return b.LastOffset() < m.start })
+	if m.l.LocalStartOffset() != m.local {
+		t.Fatalf("local start %d, want %d", m.l.LocalStartOffset(), m.local)
+	}
+	if _, err := m.l.Read(ReadRequest{From: m.start, UpTo: m.end, MaxBytes: 1}); (m.start < m.local) != errors.Is(err, ErrNotLocal) {
+		t.Fatalf("read at the log start %d, local start %d: %v", m.start, m.local, err)
+	}
+	m.all = slices.DeleteFunc(m.all, func(b record.Batch) bool { return b.LastOffset() < m.local })
 	var got []byte
-	for at := m.start; at < m.end; {
+	for at := m.local; at < m.end; {
 		b, err := m.l.ReadBatches(at, m.end, make([]byte, 0, 500))
 		if err != nil {
 			t.Fatal(err)

@@ -158,14 +158,15 @@ func TestATieredLogThatIsCut(t *testing.T) {
 		to, start, local, end wire.Offset
 		tiered                wire.Offset
 	}{
-		"above the tiered end":    {4, 0, 2, 4, 3},
-		"below it":                {2, 0, 2, 2, wire.NoOffset},
+		"at the tiered end":       {4, 0, 2, 4, 4},
+		"below it":                {3, 0, 2, 3, wire.NoOffset},
+		"at the local start":      {2, 0, 2, 2, wire.NoOffset},
 		"below the local start":   {1, 0, 1, 1, wire.NoOffset},
 		"at the start of the log": {0, 0, 0, 0, wire.NoOffset},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := hourly(t, vfs.NewMem(), 5, tieredConfig(func(c *config.Topic) { c.LocalRetentionMs = 2 * time.Hour.Milliseconds() }))
-			l.SetTiered(3)
+			l.SetTiered(4)
 			if _, err := l.Retain(testTime); err != nil || l.LocalStartOffset() != 2 {
 				t.Fatal(l.LocalStartOffset(), err)
 			}
@@ -201,13 +202,16 @@ func TestTheLogStartOutlivesTheSegments(t *testing.T) {
 	for name, c := range map[string]struct {
 		checkpoint bool        // before retention
 		logStart   wire.Offset // moved before retention
+		alone      bool        // retention of this log alone
 		want       wire.Offset
 	}{
-		"though no checkpoint was written":       {false, 0, 0},
-		"with a checkpoint":                      {true, 0, 0},
-		"moved, and no checkpoint since":         {true, 1, 1},
-		"moved over what goes":                   {true, 3, 3},
-		"moved over what goes and no checkpoint": {false, 3, 3},
+		"though no checkpoint was written":        {false, 0, false, 0},
+		"with a checkpoint":                       {true, 0, false, 0},
+		"moved, and no checkpoint since":          {true, 1, false, 1},
+		"moved over what goes":                    {true, 3, false, 3},
+		"moved over what goes, and no checkpoint": {false, 3, false, 3},
+		"alone, though no checkpoint was written": {false, 0, true, 0},
+		"alone, moved over what goes":             {true, 3, true, 3},
 	} {
 		for crash, clone := range map[string]func(*vfs.Mem) *vfs.Mem{
 			"process crash": (*vfs.Mem).ProcessCrashClone,
@@ -238,7 +242,14 @@ func TestTheLogStartOutlivesTheSegments(t *testing.T) {
 					t.Fatal(err)
 				}
 				l.SetTiered(4)
-				if m.Retain(testTime); l.LocalStartOffset() != 4 || l.StartOffset() != c.want {
+				if c.alone {
+					if _, err := l.Retain(testTime); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					m.Retain(testTime)
+				}
+				if l.LocalStartOffset() != 4 || l.StartOffset() != c.want {
 					t.Fatalf("local start %d, log start %d", l.LocalStartOffset(), l.StartOffset())
 				}
 				again := startOf(t, clone(mem), o, partition(1))
