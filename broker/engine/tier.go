@@ -117,6 +117,14 @@ func (t *tiering) Resign(tp wire.TopicPartition) { t.worker.Resign(tp) }
 // Changed tells the worker of a new config.
 func (t *tiering) Changed(tp wire.TopicPartition) { t.worker.Changed(tp) }
 
+// SkipLost asks the manifest.
+func (t *tiering) SkipLost(tp wire.TopicPartition, offset wire.Offset) wire.Offset {
+	if m := t.worker.Manifest(tp); m != nil {
+		return m.State().SkipLost(offset)
+	}
+	return offset
+}
+
 // released lets a partition serve that was held, unless the metadata has to hear of it first.
 func (t *tiering) released(now time.Time, r tier.Release) {
 	if !t.engine.recovering.hold(now, r) {

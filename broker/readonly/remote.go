@@ -51,6 +51,14 @@ func (r *remote) Resign(wire.TopicPartition) {}
 // Changed implements replica.Tier.
 func (r *remote) Changed(wire.TopicPartition) {}
 
+// SkipLost implements replica.Tier.
+func (r *remote) SkipLost(tp wire.TopicPartition, offset wire.Offset) wire.Offset {
+	if m := r.manifests[tp]; m != nil {
+		return m.State().SkipLost(offset)
+	}
+	return offset
+}
+
 // RecordStart implements replica.Tier.
 func (r *remote) RecordStart(now time.Time, _ wire.TopicPartition, _ wire.Offset, _ time.Time, done func(time.Time, error)) {
 	done(now, wire.ClusterAuthorizationFailed)

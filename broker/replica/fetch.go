@@ -195,6 +195,13 @@ func (m *Manager) read(r *FetchRequest) fetched {
 			limit := min(int(asked.MaxBytes), left)
 			var seen look
 			seen, code = current.read(r, asked, limit, f.bytes == 0 && len(f.remote) == 0, result)
+			if seen.remote {
+				if on := m.tier.SkipLost(p.tp, asked.FetchOffset); on >= current.log.LocalStartOffset() {
+					behind := *asked
+					behind.FetchOffset = on
+					seen, code = current.read(r, &behind, limit, f.bytes == 0 && len(f.remote) == 0, result)
+				}
+			}
 			f.urgent = f.urgent || seen.more
 			if seen.remote {
 				// What it may come to is set aside before anything is read, so that the answer keeps to its limit.

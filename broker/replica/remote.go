@@ -16,6 +16,9 @@ type Tier interface {
 	Lead(now time.Time, l Leadership) (held bool)
 	Resign(tp wire.TopicPartition)
 	Changed(tp wire.TopicPartition)
+	// SkipLost is where a read at an offset goes on: at the end of the range that is lost where it lies in one (safety.md 19), else at the
+	// offset itself, and also while nothing is known yet.
+	SkipLost(tp wire.TopicPartition, offset wire.Offset) wire.Offset
 
 	// The following call done exactly once, before or after they return, on any goroutine, with no locks held.
 
@@ -144,6 +147,8 @@ func (untiered) Lead(time.Time, Leadership) bool { return false }
 func (untiered) Resign(wire.TopicPartition) {}
 
 func (untiered) Changed(wire.TopicPartition) {}
+
+func (untiered) SkipLost(_ wire.TopicPartition, offset wire.Offset) wire.Offset { return offset }
 
 func (untiered) RecordStart(now time.Time, _ wire.TopicPartition, _ wire.Offset, _ time.Time, done func(time.Time, error)) {
 	done(now, nil)
