@@ -27,7 +27,7 @@ func (p *partition) restoreSidecar(ctx context.Context, s manifest.Segment, key 
 	if err != nil {
 		return isGone, err
 	}
-	data, err := remake(ctx, p.now, p.Store, p.Scratch, p.group, s, before)
+	data, err := remake(ctx, p.now, p.Store, p.Scratch, p.group, s.Name, s, before)
 	switch {
 	case errors.Is(err, errRemake), errors.Is(err, object.ErrNotExist):
 		return isGone, nil
@@ -69,10 +69,11 @@ var errRemake = errors.New("sidecar can't be made anew")
 // remakeBytes is how much is appended at a time.
 const remakeBytes = 1 << 20
 
-// remake makes a sidecar of its segment, by the code that made the first one: the segment is appended to a log of its own. prior is
-// the sidecar of the segment before, nil where there is none: then producers and epochs begin with this segment.
+// remake makes a sidecar for s from the segment called from, by the code that made the first one: the segment is appended to a log
+// of its own. prior is the sidecar of the segment before, nil where there is none: then producers and epochs begin with this segment.
 func remake(
-	ctx context.Context, now time.Time, store object.Store, scratch Scratch, g *group, s manifest.Segment, prior *sidecar.Sidecar,
+	ctx context.Context, now time.Time, store object.Store, scratch Scratch, g *group, from manifest.Name, s manifest.Segment,
+	prior *sidecar.Sidecar,
 ) (data []byte, err error) {
 	dir := path.Join(scratch.Dir, fmt.Sprintf("%020d-%d-%s", s.Base, s.Epoch, s.Nonce))
 	l, err := log.Open(now, log.Options{
@@ -95,7 +96,7 @@ func remake(
 	if err := l.StartFromTier(now, s.Base, s.Base, epochs, snapshot); err != nil {
 		return nil, fmt.Errorf("%w: %w", errRemake, err)
 	}
-	if err := appendSegment(ctx, now, store, g.prefix, s, l); err != nil {
+	if err := appendSegment(ctx, now, store, g.prefix+"/"+from.Key(manifest.LogObject), s.Size, l); err != nil {
 		return nil, err
 	}
 	if err := l.Roll(now); err != nil {
@@ -138,8 +139,8 @@ func joinEpochs(before, of []log.EpochEntry) []log.EpochEntry {
 }
 
 // appendSegment appends the batches of a segment to a log, verbatim.
-func appendSegment(ctx context.Context, now time.Time, store object.Store, prefix string, s manifest.Segment, l *log.Log) error {
-	o, err := store.Get(ctx, prefix+"/"+s.Key(manifest.LogObject), object.Range{})
+func appendSegment(ctx context.Context, now time.Time, store object.Store, key string, size int64, l *log.Log) error {
+	o, err := store.Get(ctx, key, object.Range{})
 	if err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func appendSegment(ctx context.Context, now time.Time, store object.Store, prefi
 		pending = pending[:0]
 		return nil
 	}
-	for left := s.Size; left > 0; {
+	for left := size; left > 0; {
 		b, err := readBatch(o.Body, left)
 		if errors.Is(err, errBatch) {
 			return fmt.Errorf("%w: %w", errRemake, err)
