@@ -22,7 +22,8 @@ type bucket struct {
 	away   bool // nothing gets through
 	ghost  bool // a call of a broker that is dead already: its puts may yet arrive
 
-	crashIn   int // calls from now on until the broker crashes; 0: never
+	crashIn   int  // calls from now on until the broker crashes; 0: never
+	crashPuts bool // of them, puts alone count
 	crashKind crash
 }
 
@@ -36,17 +37,43 @@ func newBucket(c *cluster, rates faultstore.Rates) *bucket {
 
 // decide says what becomes of a call.
 func (b *bucket) decide(call faultstore.Call) faultstore.Fault {
-	if !b.ghost && b.crashIn > 0 {
-		if b.crashIn--; b.crashIn == 0 {
+	var fault faultstore.Fault
+	if b.lastCall(call.Op) {
+		if call.Op != faultstore.Put || b.random.IntN(2) == 0 {
 			panic(b.crashKind)
 		}
+		fault, b.crashIn, b.crashPuts = faultstore.Late, 1, false // sent, and the broker is dead before the next one
+	} else {
+		fault = b.fault(call)
 	}
-	fault := b.fault(call)
 	b.c.trace.add("store", "%s %s: %s", call.Op, call.Key, faultNames[fault])
-	if fault == faultstore.Late && call.Op == faultstore.Put {
+	switch {
+	case call.Op != faultstore.Put:
+	case fault == faultstore.Late:
 		b.c.clock.after(b.lateness(), func() { b.land(call) })
+	default:
+		b.overtake(call)
 	}
 	return fault
+}
+
+// lastCall counts the calls until the broker crashes, and tells whether it does in this one.
+func (b *bucket) lastCall(op faultstore.Op) bool {
+	if b.ghost || b.crashIn == 0 || b.crashPuts && op != faultstore.Put {
+		return false
+	}
+	b.crashIn--
+	return b.crashIn == 0
+}
+
+// overtake lets a put that is late arrive right before the next one of its key, now and then: the worst moment that there is.
+func (b *bucket) overtake(call faultstore.Call) {
+	for _, late := range b.view.Late() {
+		if late.Key == call.Key && b.random.IntN(2) == 0 {
+			b.land(late)
+			return
+		}
+	}
 }
 
 func (b *bucket) fault(call faultstore.Call) faultstore.Fault {

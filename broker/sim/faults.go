@@ -61,14 +61,18 @@ func (j *injector) crash(kind crash) {
 		return // one is on its way
 	}
 	switch {
-	case j.c.plan.crashPoints && j.random.IntN(4) > 0:
+	case j.c.plan.crashPoints && j.random.IntN(3) > 0:
 		calls := 1 + j.random.IntN([]int{5, 100, 2000}[j.random.IntN(3)])
 		j.c.trace.add("fault", "%s at call %d of the disk from here", kind, calls)
 		n.disk.armCrash(calls, kind)
-	case j.c.plan.crashPoints && j.random.IntN(2) > 0:
-		calls := 1 + j.random.IntN(30)
-		j.c.trace.add("fault", "%s at call %d of the store from here", kind, calls)
-		j.c.bucket.crashIn, j.c.bucket.crashKind = calls, kind
+	case j.c.plan.crashPoints && j.random.IntN(4) > 0:
+		b := j.c.bucket
+		what := "call"
+		b.crashIn, b.crashKind = 1+j.random.IntN(30), kind
+		if b.crashPuts = j.random.IntN(2) == 0; b.crashPuts {
+			b.crashIn, what = 1+j.random.IntN(4), "put"
+		}
+		j.c.trace.add("fault", "%s at %s %d of the store from here", kind, what, b.crashIn)
 	case n.engine != nil:
 		j.c.trace.add("fault", "%s", kind)
 		n.crash(kind)
