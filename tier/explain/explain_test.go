@@ -1,0 +1,87 @@
+package explain_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/explain"
+	"github.com/tidemark-io/tidemark/tier/plan"
+)
+
+var now = time.UnixMilli(1_800_000_000_000)
+
+func view() plan.View {
+	day := int64(24 * 3600 * 1000)
+	return plan.View{
+		Config:    plan.Config{Tiered: true, CleanupDelete: true, RetentionMs: 7 * day, RetentionBytes: -1, LocalRetentionMs: day, LocalRetentionBytes: -1, DeleteGrace: time.Hour, MaxUnsealed: time.Minute},
+		Confirmed: true, ClockKnown: true, LeaderEpoch: 3,
+		Local: plan.Local{
+			Start: 10, HighWatermark: 30, LastStableOffset: 30, End: 30,
+			Segments: []plan.LocalSegment{{Base: 10, Next: 20, Size: 100, LatestMs: now.UnixMilli()}, {Base: 20, Next: 30, Size: 100, LatestMs: now.UnixMilli()}},
+		},
+		Bucket: plan.Bucket{
+			Read: true, End: 10, Segments: 1, Bytes: 100, Tail: 1,
+			Oldest: []plan.RemoteSegment{{Start: 0, End: 10, Size: 100, MaxTimestamp: now.UnixMilli(), UploadedMs: now.UnixMilli()}},
+		},
+	}
+}
+
+func TestEachCopyOfASegmentHasItsReason(t *testing.T) {
+	p := explain.Of(now, view())
+	if len(p.Segments) != 3 || p.Segments[0].Where != explain.Bucket || p.Segments[1].Where != explain.Local || p.TieredEnd != 10 || p.End != 30 || !p.Tiered {
+		t.Errorf("%+v", p)
+	}
+	for _, s := range p.Segments {
+		if s.Why == "" {
+			t.Errorf("no reason for %+v", s)
+		}
+	}
+	if week := now.Add(7 * 24 * time.Hour).UnixMilli(); p.Segments[0].UntilMs < week || p.Segments[0].UntilMs > week+1000 {
+		t.Errorf("the copy in the bucket is kept until %d", p.Segments[0].UntilMs)
+	}
+	if len(p.Next) == 0 {
+		t.Error("nothing is said of the segment that is to be uploaded")
+	}
+}
+
+type source struct {
+	list []explain.Partition
+	err  error
+}
+
+func (s source) Explain(_ context.Context, _ time.Time, topic string) ([]explain.Partition, error) {
+	if topic != "orders" {
+		return nil, wire.UnknownTopicOrPartition
+	}
+	return s.list, s.err
+}
+
+func TestTheHandlerSpeaksJSON(t *testing.T) {
+	ask := func(s source, query string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		explain.Handler(s, func() time.Time { return now })(w, httptest.NewRequest(http.MethodGet, explain.Path+query, nil))
+		return w
+	}
+	want := []explain.Partition{explain.Of(now, view())}
+	want[0].Topic, want[0].TopicID = "orders", wire.TopicID{1}
+	var got []explain.Partition
+	if err := json.Unmarshal(ask(source{list: want}, "?topic=orders").Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if w := ask(source{}, "?topic=orders"); w.Body.String() != "[]\n" {
+		t.Errorf("nothing is %q", w.Body)
+	}
+	if w := ask(source{}, "?topic=nobody"); w.Code != http.StatusNotFound {
+		t.Error(w.Code)
+	}
+	if w := ask(source{err: errors.New("stopping")}, "?topic=orders"); w.Code != http.StatusServiceUnavailable {
+		t.Error(w.Code)
+	}
+}
