@@ -303,12 +303,13 @@ func (r *recovery) commit(now time.Time) {
 // skippedProducerIDs are a block: who had the last one may have used ids that nobody has heard of.
 const skippedProducerIDs = 1000
 
-// checkIncarnation ends this process where the cluster went on without it.
-func (e *Engine) checkIncarnation(now time.Time, image *metadata.Image) {
-	has := image.ClusterIncarnation()
-	if pending := e.recovery != nil && !e.recovery.done; has > e.clusterIncarnation || has < e.clusterIncarnation && !pending {
-		e.fail(now, errRecoveredAway)
+// partOf tells whether this broker is part of the cluster that an image shows. Where it was recovered without it, its process ends.
+func (e *Engine) partOf(now time.Time, image *metadata.Image) bool {
+	if image.ClusterIncarnation() <= e.clusterIncarnation {
+		return true
 	}
+	e.fail(now, errRecoveredAway)
+	return false
 }
 
 // Recovery is the report of the recovery of this run; false if there is none.

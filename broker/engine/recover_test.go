@@ -19,6 +19,7 @@ import (
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/cluster"
+	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 )
 
 // gap is tier.recovery.offset.gap in these tests.
@@ -388,6 +389,104 @@ func TestSafety30AClusterThatIsAliveIsNotRecovered(t *testing.T) {
 		t.Errorf("t-0 is %+v", p)
 	}
 	twin.consistent()
+}
+
+// Safety rule 30: a broker that was only stopped for a while, and that the cluster was recovered without, stops serving and leaves its logs
+// as they are.
+func TestSafety30ABrokerThatTheClusterWasRecoveredWithoutEnds(t *testing.T) {
+	r := tiered(t)
+	r.create("t")
+	r.pass(time.Second)
+	r.produceTo("t", ledger{})
+	twin := newRig(t, append(r.set, "node.id=2")...)
+	twin.now, twin.starts, twin.bucket, twin.recover = r.now, 100, r.bucket, true
+	twin.store = faultstore.New(r.bucket, nil)
+	twin.open()
+	twin.settled()
+
+	r.now = twin.now
+	for range 30 {
+		r.pass(time.Second)
+		twin.now = r.now
+		twin.turn()
+	}
+	if !errors.Is(r.e.Failure(), errRecoveredAway) || r.e.Serving() || !r.refuses() {
+		t.Errorf("it goes on: failure %v, serving %t", r.e.Failure(), r.e.Serving())
+	}
+	if !slices.Contains(r.dirs(), "t-0") {
+		t.Errorf("its log is gone: %v", r.dirs())
+	}
+	if twin.e.Failure() != nil || !twin.e.Serving() {
+		t.Errorf("the second: failure %v, serving %t", twin.e.Failure(), twin.e.Serving())
+	}
+	twin.consistent()
+}
+
+// Safety rule 21: a disk that comes back without what it had synced ends with the bucket's history.
+func TestSafety21ALogBehindTheManifestBeginsAnewFromTheBucket(t *testing.T) {
+	r := tiered(t)
+	r.create(wire.ConsumerOffsetsTopic)
+	r.create("t")
+	r.pass(time.Second)
+	records := ledger{}
+	for range 3 {
+		r.produceTo("t", records)
+	}
+	r.commitOffset("g", "t", 1)
+	r.pass(2 * time.Minute)
+	earlier := r.files.ProcessCrashClone()
+	for range 5 {
+		r.produceTo("t", records)
+	}
+	r.commitOffset("g", "t", 6)
+	r.pass(2 * time.Minute)
+	r.kill()
+	r.files, r.boot = earlier, "another"
+	r.open()
+	r.settled()
+	r.has("t", records)
+	if got := r.committedOffset("g", "t"); got != 6 {
+		t.Errorf("the group is at %d", got)
+	}
+	r.produceTo("t", records)
+	r.has("t", records)
+	if _, ok := records[8]; !ok {
+		t.Errorf("there is a gap: %v", slices.Sorted(keysOf(records)))
+	}
+	r.consistent()
+}
+
+// Safety rule 28: the bucket holds nothing of a deleted topic any more, also when the store was away at first.
+func TestSafety28TheBucketLosesADeletedTopic(t *testing.T) {
+	r := tiered(t, "tier.delete.grace.ms=60000")
+	r.create("t")
+	r.create("other")
+	r.pass(time.Second)
+	r.produceTo("t", ledger{})
+	r.produceTo("other", ledger{})
+	r.pass(2 * time.Minute)
+	if len(r.keys("topics/t.")) == 0 {
+		t.Fatal("the topic is not in the bucket")
+	}
+	others := r.keys("topics/other.")
+	name := "t"
+	r.do(&metadata.DeleteTopics{Topics: []metadata.TopicRef{{Name: &name}}})
+	r.faults = func(c faultstore.Call) faultstore.Fault {
+		if strings.HasPrefix(c.Key, "topics/") {
+			return faultstore.Refuse
+		}
+		return faultstore.None
+	}
+	r.pass(5 * time.Minute)
+	r.faults = nil
+	r.pass(5 * time.Minute)
+	if keys := r.keys("topics/t."); len(keys) != 0 || r.e.Image().RemovalCount() != 0 {
+		t.Errorf("%d tasks are left, and %v", r.e.Image().RemovalCount(), keys)
+	}
+	if keys := r.keys("topics/other."); len(keys) < len(others) {
+		t.Errorf("the other topic has lost something: %v", keys)
+	}
+	r.consistent()
 }
 
 // Safety rule 8: a wrong prefix has no cluster to recover, and gets none.

@@ -30,6 +30,7 @@ type controllerRole struct {
 	lease  leaseHolder
 
 	removals removals
+	followAt time.Time // when to look into another controller's chain again
 
 	state       roleState
 	queued      []entryPart // judged, not yet in an entry
@@ -152,6 +153,7 @@ func (r *controllerRole) step(now time.Time) {
 	if r.state == active {
 		r.enqueue(r.core.Tick(now))
 	}
+	r.followController(now)
 	r.removals.step(now)
 	r.expire(now)
 }
@@ -254,11 +256,7 @@ const chainRetry = time.Second
 // elected begins a term: the chain is read to its end before anything is written to it.
 func (r *controllerRole) elected(term int64) {
 	r.state = preparing
-	r.engine.lanes.add(LaneChain, r.log.catchUp(r.engine.Image, func(now time.Time, image *metadata.Image, err error) {
-		if before := r.engine.Image(); image != before {
-			r.engine.publish(now, image, image.Since(before))
-			r.engine.checkIncarnation(now, image)
-		}
+	r.catchUp(func(now time.Time, err error) {
 		if term != r.lease.term {
 			return
 		}
@@ -271,7 +269,34 @@ func (r *controllerRole) elected(term int64) {
 		if term == r.lease.term {
 			r.activate(now, term)
 		}
+	})
+}
+
+// catchUp applies what others have added to the chain.
+func (r *controllerRole) catchUp(done func(now time.Time, err error)) {
+	r.engine.lanes.add(LaneChain, r.log.catchUp(r.engine.Image, func(now time.Time, image *metadata.Image, err error) {
+		// A broker that the cluster was recovered without keeps what it has as it is.
+		if before := r.engine.Image(); image != before && r.engine.partOf(now, image) {
+			r.engine.publish(now, image, image.Since(before))
+		}
+		done(now, err)
 	}))
+}
+
+// followController looks into the chain now and then while another broker is the controller: it may have recovered the cluster without
+// this one, which was taken for dead.
+func (r *controllerRole) followController(now time.Time) {
+	record, ok := r.lease.core.Current()
+	if !ok || record.Holder == r.engine.self || record.State != lease.Held || r.state != follower || now.Before(r.followAt) ||
+		!r.engine.lanes.idle(LaneChain) {
+		return
+	}
+	r.followAt = now.Add(time.Duration(record.TTLMs) * time.Millisecond)
+	r.catchUp(func(now time.Time, err error) {
+		if err != nil {
+			r.engine.logger.Warn("metadata chain can't be read", "err", err)
+		}
+	})
 }
 
 // unreadable ends a term whose chain can't be read: for a while, or for good if it is damaged, since going on could hide a
