@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -20,8 +21,10 @@ func storeCheckCommand(a *app) *cobra.Command {
 		Short: "Try whether an object store keeps the promises that Tidemark's safety rests on",
 		Long: "Try whether an object store keeps the promises that Tidemark's safety rests on: conditional writes above all.\n\n" +
 			"It works in a folder of its own inside the store, which it removes again. Run it before the first broker.",
-		Example: "  tidemark store-check file:///var/lib/tidemark/store",
-		Args:    cobra.ExactArgs(1),
+		Example: "  tidemark store-check file:///var/lib/tidemark/store\n" +
+			"  AWS_ACCESS_KEY_ID=... AWS_SECRET_ACCESS_KEY=... tidemark store-check minio://127.0.0.1:9000/bucket/prefix\n" +
+			"  tidemark store-check 's3://bucket/prefix?region=eu-central-1'",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 			defer cancel()
@@ -34,6 +37,7 @@ func storeCheckCommand(a *app) *cobra.Command {
 				result.Checks = append(result.Checks, newCheckRow(r))
 			})
 			result.Passed = err == nil
+			result.Undecided = err != nil && !errors.Is(err, storecheck.ErrFailed)
 			if err := a.print(cmd, result); err != nil {
 				return err
 			}
@@ -61,6 +65,9 @@ type storeCheckResult struct {
 	URL    string     `json:"url"`
 	Passed bool       `json:"passed"`
 	Checks []checkRow `json:"checks"`
+
+	// Undecided: it does not answer, or refuses us, and no check says more.
+	Undecided bool `json:"undecided,omitempty"`
 }
 
 type checkRow struct {
@@ -86,9 +93,12 @@ func (r storeCheckResult) write(p *page) {
 		}
 	}
 	p.flush()
-	if r.Passed {
-		fmt.Fprintf(p.out, "\n%s can hold a cluster.\n", r.URL)
-	} else {
-		fmt.Fprintf(p.out, "\n%s must not be used for a cluster.\n", r.URL)
+	verdict := "must not be used for a cluster"
+	switch {
+	case r.Passed:
+		verdict = "can hold a cluster"
+	case r.Undecided:
+		verdict = "could not be checked"
 	}
+	fmt.Fprintf(p.out, "\n%s %s.\n", r.URL, verdict)
 }

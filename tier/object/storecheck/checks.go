@@ -1,6 +1,7 @@
 package storecheck
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -159,7 +160,7 @@ func lostUpdate(t *trial) error {
 			}
 		}
 	})
-	if err := errors.Join(errs...); err != nil {
+	if err := cmp.Or(errs...); err != nil {
 		return err
 	}
 	b, _, err := object.Read(t.ctx, t.store, t.folder+"k", 1<<20)
@@ -349,7 +350,7 @@ func listPages(t *trial) error {
 			_, errs[racer] = t.put(want[i], "x", object.IfAbsent())
 		}
 	})
-	if err := errors.Join(errs...); err != nil {
+	if err := cmp.Or(errs...); err != nil {
 		return err
 	}
 	return firstError(

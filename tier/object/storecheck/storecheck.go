@@ -58,7 +58,8 @@ func verdict(check string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrFailed, check, err)
 }
 
-// Full runs every check, and goes on after a failed one. report, which may be nil, is called after each.
+// Full runs every check, and goes on after a failed one, but not where the store refuses us. report, which may be nil, is called
+// after each.
 func Full(ctx context.Context, s object.Store, scratch string, run Runner, report func(Result)) error {
 	var failed error
 	for _, c := range checks {
@@ -68,6 +69,9 @@ func Full(ctx context.Context, s object.Store, scratch string, run Runner, repor
 		}
 		if report != nil {
 			report(Result{Name: c.name, Err: err})
+		}
+		if errors.Is(err, object.ErrDenied) {
+			break
 		}
 	}
 	return failed
