@@ -25,8 +25,8 @@ build: ## build bin/tidemark
 	$(GO) build -trimpath -o bin/tidemark ./cmd/tidemark
 
 .PHONY: test
-test: need ## install what the tests need, then run them all
-	$(GO) test ./...
+test: need stores ## install what the tests need, then run them all
+	TIDEMARK_NEED_S3=1 $(GO) test ./...
 
 ##@ Before a commit
 .PHONY: check
@@ -106,6 +106,11 @@ peers-full: build ## the same with all client suites, most of an hour (librdkafk
 .PHONY: need
 need: # tools that tests call
 	@scripts/need kcat strace
+
+.PHONY: stores
+stores: # S3 servers that tests start, built once and kept in ~/.cache/tidemark
+	@scripts/minio install
+	@scripts/versitygw install
 
 .PHONY: clean
 clean: ## remove what was built
