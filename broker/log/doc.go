@@ -7,6 +7,11 @@
 // LastStableOffset <= HighWatermark. Damage that is found below the flushed part is never cut: its offsets answer
 // ErrStorage.
 //
+// A tiered log (remote.storage.enable) may begin before what is here: StartOffset <= LocalStartOffset, and what lies between is in
+// the object store alone and answers ErrNotLocal. SetTiered says how far that store goes; segments go for local.retention.* below it,
+// and otherwise only when the log start has passed them, which somebody moves by AdvanceStart. OpenUpload holds a sealed
+// segment for its copy.
+//
 // What it never does: it starts no goroutine, reads no clock (now comes in), calls nobody back under a lock, and has no
 // timer per partition. Somebody calls Manager.FlushDue, Checkpoint, Retain, ExpireProducers, Scrub and Sweep from time to
 // time; each works over what changed.

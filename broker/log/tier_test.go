@@ -446,6 +446,21 @@ func TestStartFromTierRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
+func TestStartFromTierOfALogThatWasDeleted(t *testing.T) {
+	mem := vfs.NewMem()
+	m := mustManage(t, managerOptions(mem, "/d1"))
+	l := create(t, m, partition(1))
+	if err := m.Delete(testTime, partition(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.StartFromTier(testTime, 5, 0, nil, nil); !errors.Is(err, ErrStorage) {
+		t.Errorf("%v", err)
+	}
+	if _, err := mem.Stat(l.Dir()); err == nil {
+		t.Error("its directory is back")
+	}
+}
+
 // A crash in the midst of StartFromTier never leaves a log that looks as if it had been done.
 func TestStartFromTierThatCrashes(t *testing.T) {
 	cfg := testConfig()
