@@ -151,7 +151,6 @@ func (p *partition) viewLocal(now time.Time, v *plan.Local) error {
 	if unsealed {
 		v.UnsealedSince = since
 	}
-	v.LogStart, v.Start = l.StartOffset(), l.LocalStartOffset()
 	v.LastStableOffset = l.LastStableOffset()
 	v.HighWatermark = l.HighWatermark()
 	segments := l.Segments()
@@ -176,6 +175,8 @@ func (p *partition) viewLocal(now time.Time, v *plan.Local) error {
 		})
 	}
 	v.End = segments[len(segments)-1].Next
+	// Last: what went from here meanwhile went because this has moved, and would else look like a hole.
+	v.LogStart, v.Start = l.StartOffset(), l.LocalStartOffset()
 	v.HighWatermark = min(v.HighWatermark, v.End)
 	v.LastStableOffset = min(v.LastStableOffset, v.HighWatermark)
 	return nil
