@@ -93,7 +93,10 @@ func (m *Manager) noteLocked(now time.Time, p *partition, out outcome) {
 		}
 		return
 	}
-	p.err, p.failures, p.whole = nil, 0, out.whole
+	p.whole = out.whole
+	if out.copy == nil { // else the upload tells whether what failed works now
+		p.err, p.failures = nil, 0
+	}
 	switch {
 	case out.copy != nil:
 		p.upload, p.uploadSize = out.copy, out.copySize
