@@ -3,6 +3,8 @@ package cold
 import (
 	"io"
 	"math"
+	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +14,8 @@ import (
 	"github.com/tidemark-io/tidemark/cache"
 	"github.com/tidemark-io/tidemark/tier/manifest"
 	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/memstore"
+	"github.com/tidemark-io/tidemark/tier/object/storeurl"
 )
 
 // slowly is a body that takes its time.
@@ -32,8 +36,17 @@ func benchmarkStore(w *twin) {
 	w.bucket.body = func(_ string, _ object.Range, body io.ReadCloser) io.ReadCloser { return slowly{body, 5} }
 }
 
+// benchmarkTwin lies in the bucket that TIDEMARK_BENCH_STORE names, which has to be empty, or else in memory with delays.
 func benchmarkTwin(b *testing.B) *twin {
-	w := newTwin(b, 1)
+	var store object.Store = memstore.New(nil)
+	url := os.Getenv("TIDEMARK_BENCH_STORE")
+	if url != "" {
+		var err error
+		if store, err = storeurl.Open(b.Context(), url+"/"+strconv.FormatInt(time.Now().UnixNano(), 36)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	w := newTwinIn(b, store, 1)
 	w.log, w.other = newLog(b, "/data/orders-0", 4096), newLog(b, "/other/orders-0", 4096)
 	for range 8 {
 		for range 256 {
@@ -43,13 +56,21 @@ func benchmarkTwin(b *testing.B) *twin {
 	}
 	w.finish()
 	w.upload()
-	benchmarkStore(w)
+	if url == "" {
+		benchmarkStore(w)
+	}
 	return w
 }
 
-// T1: a cold sequential read of 128 MiB, by 1 MiB a fetch.
+// BenchmarkColdRead is T1: a cold sequential read of 128 MiB by 1 MiB a fetch, and the same objects by plain gets of 8 MiB, five at
+// a time, one after the other so that both see the same machine.
 func BenchmarkColdRead(b *testing.B) {
 	w := benchmarkTwin(b)
+	b.Run("cold", func(b *testing.B) { coldRead(b, w) })
+	b.Run("raw", func(b *testing.B) { rawGets(b, w) })
+}
+
+func coldRead(b *testing.B, w *twin) {
 	end := w.m.State().End
 	b.SetBytes(w.m.State().Bytes)
 	gets := 0
@@ -92,9 +113,7 @@ func benchmarkReader(w *twin) (*Reader, *sync.WaitGroup) {
 	return r, running
 }
 
-// BenchmarkRawRangedGets is what BenchmarkColdRead is compared with: the same objects by gets of 8 MiB, five at a time.
-func BenchmarkRawRangedGets(b *testing.B) {
-	w := benchmarkTwin(b)
+func rawGets(b *testing.B, w *twin) {
 	b.SetBytes(w.m.State().Bytes)
 	for b.Loop() {
 		jobs := make(chan func(buf []byte))

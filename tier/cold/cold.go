@@ -88,6 +88,7 @@ type Result struct {
 // The reasons why a segment can't be read although the store answers.
 var (
 	errDamaged = errors.New("object is damaged")
+	errLarge   = errors.New("batch does not fit into tier.cache.bytes")
 	errDown    = errors.New("object store did not answer of late")
 )
 
@@ -105,6 +106,9 @@ type Reader struct {
 	cancel   context.CancelFunc
 }
 
+// memoryBytesMin is what the cache takes whatever the settings say, so that batches of up to half of it can be read.
+const memoryBytesMin = 32 << 20
+
 // Open makes a Reader and its cache.
 func Open(o Options) (*Reader, error) {
 	if o.Logger == nil {
@@ -115,6 +119,9 @@ func Open(o Options) (*Reader, error) {
 		alarms: &alarms{logger: o.Logger, now: o.Now}, tasks: make(chan struct{}, tasksMax),
 	}
 	o.Cache.Get, o.Cache.Go = r.get, o.Go
+	if o.Cache.BlockBytes == 0 {
+		o.Cache.MemoryBytes = max(o.Cache.MemoryBytes, memoryBytesMin)
+	}
 	c, err := cache.Open(o.Cache)
 	if err != nil {
 		return nil, err

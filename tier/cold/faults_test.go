@@ -409,6 +409,24 @@ func TestABatchLargerThanTheLimitComesThrough(t *testing.T) {
 	}
 }
 
+// One that the cache can't hold is an error that says so, and no silence.
+func TestABatchLargerThanTheCacheIsAnError(t *testing.T) {
+	w := newTwin(t, 1)
+	w.data(0, record.None, 9000)
+	w.roll()
+	w.finish()
+	w.upload()
+	var alarm *bytes.Buffer
+	r := w.reader(func(o *Options) {
+		o.Cache = cache.Options{MemoryBytes: 14 << 10, BlockBytes: 64, RangeBytes: 1 << 10, Plain: true}
+		alarm = logged(o)
+	})
+	result, _ := w.readOne(r, Request{MaxBytes: 10, MinOneBatch: true, Partitions: []Fetch{w.fetch(0, 1, 10)}})
+	if result.Code != wire.KafkaStorageError || !strings.Contains(alarm.String(), "tier.cache.bytes") {
+		t.Errorf("code %d: %s", result.Code, alarm)
+	}
+}
+
 func TestNothingIsKnownOfATimeOrEpochOfAnEmptyTier(t *testing.T) {
 	w := newTwin(t, 1)
 	r := w.reader()

@@ -145,7 +145,7 @@ func (t *task) atOnce(a *answer) bool {
 	t.look = t.ctx
 	result := t.run()
 	t.look = t.Reader.ctx
-	if result.Records.Length == 0 && result.Code == wire.None {
+	if result.Records.Length == 0 && result.Code != wire.OffsetOutOfRange {
 		return false
 	}
 	a.deliver(t.row, result)
@@ -175,7 +175,7 @@ func (t *task) run() Result {
 
 // lasting tells whether an error says something about an object rather than about the store.
 func lasting(err error) bool {
-	return errors.Is(err, errDamaged) || errors.Is(err, cache.ErrShort) || errors.Is(err, object.ErrRange) || errors.Is(err, object.ErrNotExist)
+	return errors.Is(err, errDamaged) || errors.Is(err, errLarge) || errors.Is(err, cache.ErrShort) || errors.Is(err, object.ErrRange) || errors.Is(err, object.ErrNotExist)
 }
 
 // failed is the answer with an error. Whoever had no time or no room gets an empty one.

@@ -30,9 +30,9 @@ var (
 	testTime    = time.UnixMilli(1_800_000_000_000)
 )
 
-// bucket is a store in memory that counts gets, and lets a test interfere with them.
+// bucket is a store, in memory most often, that counts gets, and lets a test interfere with them.
 type bucket struct {
-	*memstore.Store
+	object.Store
 	mu    sync.Mutex
 	gets  []string // of segments and sidecars
 	onGet func(key string, r object.Range) error
@@ -101,9 +101,11 @@ func newLog(t testing.TB, dir string, indexInterval int) *log.Log {
 	return l
 }
 
-func newTwin(t testing.TB, seed uint64) *twin {
+func newTwin(t testing.TB, seed uint64) *twin { return newTwinIn(t, memstore.New(nil), seed) }
+
+func newTwinIn(t testing.TB, store object.Store, seed uint64) *twin {
 	w := &twin{
-		t: t, bucket: &bucket{Store: memstore.New(nil)}, log: newLog(t, "/data/orders-0", 200), other: newLog(t, "/other/orders-0", 300),
+		t: t, bucket: &bucket{Store: store}, log: newLog(t, "/data/orders-0", 200), other: newLog(t, "/other/orders-0", 300),
 		rng: rand.New(rand.NewPCG(seed, 1)), txns: map[wire.ProducerID]int32{}, nonces: int(seed) * 1000,
 	}
 	w.open(3)

@@ -169,7 +169,7 @@ func (w *walk) need(from, to, begin, served int64) error {
 			return errLater
 		}
 		if to-from > w.cache.PinBytesMax() {
-			return fmt.Errorf("batch of %d bytes: %w", to-from, cache.ErrFull)
+			return fmt.Errorf("%w: %d bytes at position %d of %s", errLarge, to-from, from, w.object.Key)
 		}
 		w.pin.Release()
 		upTo := max(to, min(from+w.limit, w.object.Size))
