@@ -13,6 +13,7 @@ import (
 // that nobody is sent to a partition that is not there.
 func (e *Engine) publish(now time.Time, image *metadata.Image, delta metadata.Delta) {
 	e.applySettings(now, image, delta)
+	e.tier.registered = e.registeredIn(image)
 	e.replicas.Apply(now, image, delta)
 	e.image.Store(image)
 	e.applyOffsetsTopic(now, image, delta)
@@ -70,6 +71,8 @@ func (e *Engine) applyOffsetsTopic(now time.Time, image *metadata.Image, delta m
 			switch {
 			case p.After != nil && p.After.Leader == e.self && !e.registeredIn(image):
 				// A leadership of a former incarnation: the registration's own commit brings the next epoch.
+			case p.After != nil && p.After.Leader == e.self && e.held(p.Index):
+				// The tier's release comes first.
 			case p.After != nil && p.After.Leader == e.self:
 				e.loadGroups(p.Index, p.After.LeaderEpoch)
 			case p.After != nil:
@@ -94,6 +97,12 @@ func (e *Engine) forgetGone(now time.Time) {
 	if len(gone) > 0 {
 		e.groups.TopicsDeleted(now, gone)
 	}
+}
+
+// held tells whether a partition of __consumer_offsets waits for its manifest.
+func (e *Engine) held(partition int32) bool {
+	info, _ := e.replicas.Partition(wire.TopicPartition{Topic: wire.ConsumerOffsetsTopic, Partition: partition})
+	return info.Held
 }
 
 // registeredIn tells whether an image has this incarnation's registration.

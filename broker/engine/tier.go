@@ -22,7 +22,9 @@ type tiering struct {
 	worker *tier.Manager
 	reader *cold.Reader
 
-	closing bool // a clean stop has begun
+	// registered: the image that is being applied has this incarnation's registration. The leaderships of a former one end with it.
+	registered bool
+	closing    bool // a clean stop has begun
 	closed  bool // everything is in the bucket, or the time for that is over
 
 	mu    sync.Mutex
@@ -100,6 +102,9 @@ func (t *tiering) step(now time.Time) {
 
 // Lead tells the worker of a leadership, and whether its log may have to begin anew from the bucket.
 func (t *tiering) Lead(now time.Time, l replica.Leadership) (held bool) {
+	if !t.registered {
+		return false // the registration's own commit brings the next epoch
+	}
 	start := tier.StartHere
 	if l.Recovering {
 		start = tier.StartRecovered

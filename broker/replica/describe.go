@@ -39,6 +39,7 @@ type PartitionInfo struct {
 	TopicID        wire.TopicID
 	LeaderEpoch    wire.LeaderEpoch
 	Leads          bool
+	Held           bool // it leads, and serves nobody yet: the tier compares its log with the bucket
 	Offline        bool // its log directory failed
 	Replicas       int
 	InSyncReplicas int // as its leader sees it; 0 on a follower
@@ -74,7 +75,7 @@ func (m *Manager) Partition(tp wire.TopicPartition) (PartitionInfo, bool) {
 func (p *partition) info() PartitionInfo {
 	r := p.role.Load()
 	info := PartitionInfo{
-		TopicPartition: p.tp, TopicID: p.topicID, LeaderEpoch: r.leaderEpoch, Leads: r.leads,
+		TopicPartition: p.tp, TopicID: p.topicID, LeaderEpoch: r.leaderEpoch, Leads: r.leads, Held: r.held,
 		Offline: r.log == nil || r.log.Err() != nil, Replicas: len(r.metadata.Replicas),
 	}
 	if r.log != nil {
