@@ -6,6 +6,7 @@ LINT = $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 FUZZTIME ?= 10s
 BENCH ?= .
 ROUNDS ?= 50
+SEEDS ?= 200
 RIGS ?= ../shared/rigs
 
 .DEFAULT_GOAL := help
@@ -70,8 +71,12 @@ fuzz: ## run each fuzz target for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)
 
 .PHONY: sim
-sim: ## run the simulator's seeds
-	$(GO) test -count=1 ./broker/sim/...
+sim: ## run SEEDS (200) seeds of the simulator, 5000 in about half an hour
+	$(GO) test -count=1 -timeout 4h ./broker/sim -seeds=$(SEEDS)
+
+.PHONY: mutants
+mutants: ## break the code in each way of cmd/mutants/mutants.txt: a test has to notice
+	$(GO) run ./cmd/mutants
 
 .PHONY: crash
 crash: build ## kill a broker ROUNDS (50) times in mid-append, damage its files, fill its disk

@@ -97,18 +97,23 @@ func TestSafety08WhatWasSeenOutlivesADirectory(t *testing.T) {
 
 // A directory that can't be read may be one of a cluster: the broker is not taken for a new one because of it.
 func TestSafety08AnUnreadableDirectoryIsNotANewOne(t *testing.T) {
-	r := serving(t, "log.dirs=/d1")
-	r.kill()
-	for _, key := range r.keys("") {
-		_ = r.bucket.Delete(t.Context(), key)
-	}
-	r.set = []string{"log.dirs=/d1,/d2"}
-	r.rules = dead("/d1")
-	if err := r.tryOpen(); !errors.Is(err, log.ErrStorage) {
-		t.Errorf("opened with %v", err)
-	}
-	if keys := r.keys(""); len(keys) != 0 {
-		t.Errorf("it made %v", keys)
+	for name, rules := range map[string][]vfs.Rule{
+		"the disk is gone": dead("/d1"),
+		"a file of it is":  {{Path: "/d1/meta.properties", Err: errDisk}},
+	} {
+		r := serving(t, "log.dirs=/d1")
+		r.kill()
+		for _, key := range r.keys("") {
+			_ = r.bucket.Delete(t.Context(), key)
+		}
+		r.set = []string{"log.dirs=/d1,/d2"}
+		r.rules = rules
+		if err := r.tryOpen(); !errors.Is(err, log.ErrStorage) {
+			t.Errorf("%s: opened with %v", name, err)
+		}
+		if keys := r.keys(""); len(keys) != 0 {
+			t.Errorf("%s: it made %v", name, keys)
+		}
 	}
 }
 
