@@ -60,14 +60,14 @@ func (p *partition) put(ctx context.Context, now time.Time, t plan.Task) (*manif
 	}
 	s := &manifest.Segment{
 		Name:  manifest.Name{Base: u.Base, Epoch: p.Epoch, Nonce: p.o.Nonce()},
-		Start: t.Offset, End: t.End, Size: u.Size, CRC: manifest.Checksum(data.sum),
+		Start: t.Offset, End: t.End, Size: u.Size, CRC: manifest.Checksum(data.Whole()),
 		MinTimestamp: u.MinTimestamp, MaxTimestamp: u.MaxTimestamp, Epochs: manifest.Lineage(lineageOf(u.Epochs), t.Offset, t.End),
 		Aborted: len(u.TxnIndex) > 0, UploadedMs: now.UnixMilli(),
 	}
 	aux, err := sidecar.Encode(sidecar.Contents{
 		Segment: sidecar.Segment{
 			TopicID: p.TopicID, Partition: p.Partition, Base: s.Base, Start: s.Start, End: s.End, LeaderEpoch: s.Epoch, Size: s.Size,
-			CRC: data.sum, MinTimestamp: s.MinTimestamp, MaxTimestamp: s.MaxTimestamp, UploadedMs: s.UploadedMs,
+			CRC: data.Whole(), MinTimestamp: s.MinTimestamp, MaxTimestamp: s.MaxTimestamp, UploadedMs: s.UploadedMs,
 		},
 		OffsetIndex: u.OffsetIndex, TimeIndex: u.TimeIndex, TransactionIndex: u.TxnIndex, ProducerSnapshot: u.Producers, Epochs: u.Epochs,
 	})
@@ -120,7 +120,7 @@ func (p *partition) giveUp(n manifest.Name) {
 type segmentBody struct {
 	p    *partition
 	file *io.SectionReader
-	sum  uint32
+	object.Sums
 }
 
 // hashChunk is what is read at once to make the checksum.
@@ -133,7 +133,7 @@ func (b *segmentBody) hash() error {
 		if _, err := b.ReadAt(buf[:n], at); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read segment: %w", err)
 		}
-		b.sum = crc32.Update(b.sum, castagnoli, buf[:n])
+		_, _ = b.Write(buf[:n])
 		at += n
 	}
 	return nil
@@ -147,6 +147,3 @@ func (b *segmentBody) ReadAt(buf []byte, at int64) (int, error) {
 
 // Size implements object.Body.
 func (b *segmentBody) Size() int64 { return b.file.Size() }
-
-// CRC32C implements object.Summed.
-func (b *segmentBody) CRC32C() uint32 { return b.sum }

@@ -42,9 +42,3 @@ func SweepUploads(ctx context.Context, s Store, prefix string, before time.Time)
 	}
 	return 0, nil
 }
-
-// Summed is a Body that knows its CRC32C, which saves the store a pass over it.
-type Summed interface {
-	Body
-	CRC32C() uint32
-}

@@ -60,12 +60,31 @@ func PutInParts(ctx context.Context, s Parted, key string, body Body, cond Condi
 	}()
 	var parts []Part
 	for at := int64(0); at < body.Size(); at += partBytes {
-		section := io.NewSectionReader(body, at, min(partBytes, body.Size()-at))
-		part, err := s.PutPart(ctx, key, upload, len(parts)+1, section)
+		part, err := s.PutPart(ctx, key, upload, len(parts)+1, partOf(body, at, min(partBytes, body.Size()-at)))
 		if err != nil {
 			return "", err
 		}
 		parts = append(parts, part)
 	}
 	return s.CompleteUpload(ctx, key, upload, parts, cond)
+}
+
+// partOf is a part of a body as a body.
+func partOf(body Body, offset, length int64) Body {
+	section := io.NewSectionReader(body, offset, length)
+	if summed, ok := body.(Summed); ok {
+		return summedPart{section, summed, offset}
+	}
+	return section
+}
+
+// summedPart is a part of a body that knows its checksums.
+type summedPart struct {
+	*io.SectionReader
+	whole  Summed
+	offset int64
+}
+
+func (p summedPart) CRC32C(offset, length int64) (uint32, bool) {
+	return p.whole.CRC32C(p.offset+offset, length)
 }

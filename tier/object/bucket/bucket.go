@@ -187,8 +187,9 @@ var sumBuffers = sync.Pool{New: func() any { return new([sumBytes]byte) }}
 func payloadOf(body object.Body) (Payload, error) {
 	p := Payload{ReadSeeker: io.NewSectionReader(body, 0, body.Size()), Size: body.Size()}
 	if summed, ok := body.(object.Summed); ok {
-		p.CRC32C = summed.CRC32C()
-		return p, nil
+		if p.CRC32C, ok = summed.CRC32C(0, p.Size); ok {
+			return p, nil
+		}
 	}
 	buffer := sumBuffers.Get().(*[sumBytes]byte)
 	defer sumBuffers.Put(buffer)
