@@ -19,7 +19,7 @@ func main() {
 }
 
 // run is main with its surroundings as arguments. It returns the exit status: 1 when the command failed, 2 when it was not
-// understood.
+// understood, or its object store was of no use.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
 	a := newApp(getenv)
 	root := newRoot(a)
@@ -33,6 +33,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return 0
 	case errors.Is(err, errReported):
 		return 1
+	case errors.As(err, new(unusable)):
+		fmt.Fprintf(stderr, "tidemark: %v\n", err)
+		return 2
 	case a.started:
 		fmt.Fprintln(stderr, "tidemark: "+explain(err, a.bootstrap))
 		return 1

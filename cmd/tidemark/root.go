@@ -61,10 +61,10 @@ func newRoot(a *app) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add(groupServer, newDevCommand(), newBrokerCommand(), newRecoverCommand(a))
+	add(groupServer, newDevCommand(), newBrokerCommand(), newRecoverCommand(a), newServeCommand(a))
 	add(groupData, topicCommand(a), produceCommand(a), consumeCommand(a), groupCommand(a), offsetCommand(a), benchCommand(a))
 	add(groupCluster, clusterCommand(a), configCommand(a), apiVersionsCommand(a))
-	add(groupOffline, logCommand(a), metadataCommand(a), storeCheckCommand(a))
+	add(groupOffline, logCommand(a), metadataCommand(a), tierCommand(a), storeCheckCommand(a))
 	a.noteStart(root)
 	return root
 }

@@ -1,9 +1,9 @@
-// Package explain says for people why a tiered partition is as it is: what of it is in the bucket, what is not and why, and for
+// Package reasons says for people why a tiered partition is as it is: what of it is in the bucket, what is not and why, and for
 // each segment here and there why it is kept and until when. It is the form of a running broker's answers over HTTP, and of those
 // that a tool works out from a bucket alone.
 //
 // It decides nothing: the reasons are those of package plan.
-package explain
+package reasons
 
 import (
 	"context"

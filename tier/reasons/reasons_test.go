@@ -1,4 +1,4 @@
-package explain_test
+package reasons_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
-	"github.com/tidemark-io/tidemark/tier/explain"
 	"github.com/tidemark-io/tidemark/tier/plan"
+	"github.com/tidemark-io/tidemark/tier/reasons"
 )
 
 var now = time.UnixMilli(1_800_000_000_000)
@@ -34,8 +34,8 @@ func view() plan.View {
 }
 
 func TestEachCopyOfASegmentHasItsReason(t *testing.T) {
-	p := explain.Of(now, view())
-	if len(p.Segments) != 3 || p.Segments[0].Where != explain.Bucket || p.Segments[1].Where != explain.Local || p.TieredEnd != 10 || p.End != 30 || !p.Tiered {
+	p := reasons.Of(now, view())
+	if len(p.Segments) != 3 || p.Segments[0].Where != reasons.Bucket || p.Segments[1].Where != reasons.Local || p.TieredEnd != 10 || p.End != 30 || !p.Tiered {
 		t.Errorf("%+v", p)
 	}
 	for _, s := range p.Segments {
@@ -52,11 +52,11 @@ func TestEachCopyOfASegmentHasItsReason(t *testing.T) {
 }
 
 type source struct {
-	list []explain.Partition
+	list []reasons.Partition
 	err  error
 }
 
-func (s source) Explain(_ context.Context, _ time.Time, topic string) ([]explain.Partition, error) {
+func (s source) Explain(_ context.Context, _ time.Time, topic string) ([]reasons.Partition, error) {
 	if topic != "orders" {
 		return nil, wire.UnknownTopicOrPartition
 	}
@@ -66,12 +66,12 @@ func (s source) Explain(_ context.Context, _ time.Time, topic string) ([]explain
 func TestTheHandlerSpeaksJSON(t *testing.T) {
 	ask := func(s source, query string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		explain.Handler(s, func() time.Time { return now })(w, httptest.NewRequest(http.MethodGet, explain.Path+query, nil))
+		reasons.Handler(s, func() time.Time { return now })(w, httptest.NewRequest(http.MethodGet, reasons.Path+query, nil))
 		return w
 	}
-	want := []explain.Partition{explain.Of(now, view())}
+	want := []reasons.Partition{reasons.Of(now, view())}
 	want[0].Topic, want[0].TopicID = "orders", wire.TopicID{1}
-	var got []explain.Partition
+	var got []reasons.Partition
 	if err := json.Unmarshal(ask(source{list: want}, "?topic=orders").Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-io/tidemark/broker/engine"
+	"github.com/tidemark-io/tidemark/broker/metadata"
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/fsck"
+	"github.com/tidemark-io/tidemark/tier/manifest"
+	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/cluster"
+	"github.com/tidemark-io/tidemark/tier/object/guard"
+	"github.com/tidemark-io/tidemark/tier/object/storeurl"
+)
+
+// tierCommand holds what works on a bucket without a broker.
+func tierCommand(a *app) *cobra.Command {
+	var url string
+	c := parent("tier", "Look at, check and repair what lies in the object store",
+		tierListCommand(a, &url), tierStatusCommand(a, &url), tierExplainCommand(a, &url), tierCatCommand(a, &url),
+		tierFsckCommand(a, &url), tierVerifyCommand(a, &url), tierRebuildCommand(a, &url))
+	c.PersistentFlags().StringVar(&url, "store", "", "URL of the object store (store.url)")
+	return c
+}
+
+// unusable is an error that says nothing of what was to be looked at: a wrong command line, or a store that does not answer.
+type unusable struct{ error }
+
+// Unwrap is the error inside.
+func (u unusable) Unwrap() error { return u.error }
+
+// bucket is a store with a cluster in it.
+type bucket struct {
+	store object.Store
+	image *metadata.Image
+}
+
+// openStore opens a store for a command: calls have deadlines, and what fails is tried again.
+func openStore(ctx context.Context, url string) (object.Store, error) {
+	if url == "" {
+		return nil, unusable{errors.New("which store? --store URL: " + storeurl.Forms)}
+	}
+	store, err := storeurl.Open(ctx, url)
+	if err != nil {
+		return nil, unusable{err}
+	}
+	return guard.New(store, guard.Options{}), nil
+}
+
+// openBucket opens a store and reads its cluster's metadata.
+func openBucket(cmd *cobra.Command, url string) (*bucket, context.Context, error) {
+	ctx := object.WithCause(cmd.Context(), object.Cause{Kind: object.CauseTool})
+	store, err := openStore(ctx, url)
+	if err != nil {
+		return nil, ctx, err
+	}
+	if _, err := cluster.Load(ctx, store); err != nil {
+		return nil, ctx, unusable{fmt.Errorf("%s: %w", url, err)}
+	}
+	image, err := engine.ReadImage(ctx, store)
+	if err != nil {
+		return nil, ctx, unusable{fmt.Errorf("%s: %w", url, err)}
+	}
+	return &bucket{store, image}, ctx, nil
+}
+
+// partitionRef is a topic, or one of its partitions, as people write it: TOPIC or TOPIC/PARTITION.
+type partitionRef struct {
+	topic     string
+	partition int32 // -1 for all
+}
+
+func parsePartitionRef(text string) (partitionRef, error) {
+	topic, number, one := strings.Cut(text, "/")
+	ref := partitionRef{topic: topic, partition: -1}
+	if one {
+		n, err := strconv.ParseInt(number, 10, 32)
+		if err != nil || n < 0 {
+			return ref, unusable{fmt.Errorf("%q is not TOPIC or TOPIC/PARTITION", text)}
+		}
+		ref.partition = int32(n)
+	}
+	return ref, nil
+}
+
+func (r partitionRef) holds(tp wire.TopicPartition) bool {
+	return (r.topic == "" || r.topic == tp.Topic) && (r.partition < 0 || r.partition == tp.Partition)
+}
+
+// partitionOf is a partition of the metadata.
+type partitionOf struct {
+	topic *metadata.Topic
+	index int32
+}
+
+func (p partitionOf) prefix() string { return manifest.Prefix(p.topic.Name, p.topic.ID, p.index) }
+
+func (p partitionOf) String() string { return fmt.Sprintf("%s/%d", p.topic.Name, p.index) }
+
+// partitions are those of the metadata that the reference holds for.
+func (b *bucket) partitions(ref partitionRef) ([]partitionOf, error) {
+	var list []partitionOf
+	for t := range b.image.Topics("") {
+		for i := range t.Partitions {
+			if ref.holds(wire.TopicPartition{Topic: t.Name, Partition: int32(i)}) {
+				list = append(list, partitionOf{t, int32(i)})
+			}
+		}
+	}
+	if len(list) == 0 && ref.topic != "" {
+		return nil, unusable{fmt.Errorf("the bucket's metadata has no topic or partition %s; `tidemark tier ls` shows the topics", ref.topic)}
+	}
+	return list, nil
+}
+
+func (b *bucket) open(ctx context.Context, p partitionOf) (*manifest.Manifest, error) {
+	m, err := manifest.Open(ctx, b.store, p.prefix(), manifest.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p, err)
+	}
+	return m, nil
+}
+
+// fsckTopics are the topics of the metadata for a check.
+func fsckTopics(image *metadata.Image) []fsck.Topic {
+	var list []fsck.Topic
+	for t := range image.Topics("") {
+		list = append(list, fsck.Topic{Name: t.Name, ID: t.ID, Partitions: int32(len(t.Partitions))})
+	}
+	for r := range image.Removals() {
+		list = append(list, fsck.Topic{Name: r.Topic, ID: r.TopicID, Removing: true})
+	}
+	return list
+}
+
+// moment is a time for people; nothing where there is none.
+func moment(milli int64) string {
+	if milli <= 0 {
+		return ""
+	}
+	return time.UnixMilli(milli).UTC().Format(time.RFC3339)
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/manifest"
+)
+
+func tierListCommand(a *app, url *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "ls [TOPIC[/PARTITION]]",
+		Short: "List the topics in the bucket, a topic's partitions, or a partition's segments",
+		Example: "  tidemark tier ls --store file:///var/lib/tidemark/store\n" +
+			"  tidemark tier ls orders/3 --store 's3://bucket/prefix?region=eu-central-1'",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var ref partitionRef
+			ref.partition = -1
+			if len(args) > 0 {
+				var err error
+				if ref, err = parsePartitionRef(args[0]); err != nil {
+					return err
+				}
+			}
+			b, ctx, err := openBucket(cmd, *url)
+			if err != nil {
+				return err
+			}
+			list, err := b.partitions(ref)
+			if err != nil {
+				return err
+			}
+			var result view
+			switch {
+			case ref.topic == "":
+				result, err = b.topicRows(ctx, list)
+			case ref.partition < 0:
+				result, err = b.coverage(ctx, list)
+			default:
+				result, err = b.segmentRows(ctx, list[0])
+			}
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, result)
+		},
+	}
+}
+
+// tierTopics is the view of ls.
+type tierTopics []tierTopic
+
+type tierTopic struct {
+	Topic      string       `json:"topic"`
+	TopicID    wire.TopicID `json:"topicId"`
+	Partitions int          `json:"partitions"`
+	InBucket   int          `json:"inBucket"` // partitions that have a manifest
+	Segments   int          `json:"segments"`
+	Bytes      int64        `json:"bytes"`
+	Offsets    int64        `json:"offsets"` // between log start and tiered end
+}
+
+func (b *bucket) topicRows(ctx context.Context, list []partitionOf) (tierTopics, error) {
+	rows := tierTopics{}
+	for _, p := range list {
+		if n := len(rows); n == 0 || rows[n-1].TopicID != p.topic.ID {
+			rows = append(rows, tierTopic{Topic: p.topic.Name, TopicID: p.topic.ID})
+		}
+		m, err := b.open(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		row, s := &rows[len(rows)-1], m.State()
+		row.Partitions++
+		if s.Position.Number > 0 {
+			row.InBucket++
+		}
+		row.Segments, row.Bytes, row.Offsets = row.Segments+s.Segments, row.Bytes+s.Bytes, row.Offsets+int64(s.End-s.LogStart)
+	}
+	return rows, nil
+}
+
+func (t tierTopics) write(p *page) {
+	p.heading("TOPIC", "ID", "PARTITIONS", "IN THE BUCKET", "SEGMENTS", "SIZE", "OFFSETS")
+	for _, r := range t {
+		p.row(r.Topic, r.TopicID, r.Partitions, r.InBucket, r.Segments, bytesText(r.Bytes), r.Offsets)
+	}
+}
+
+// tierSegments is the view of ls of a partition.
+type tierSegments []manifest.Segment
+
+func (b *bucket) segmentRows(ctx context.Context, p partitionOf) (tierSegments, error) {
+	m, err := b.open(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	rows := tierSegments{}
+	for s, err := range m.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, s)
+	}
+	return rows, nil
+}
+
+func (t tierSegments) write(p *page) {
+	p.heading("START", "END", "SIZE", "EPOCH", "UPLOADED", "FIRST", "LAST", "OBJECT")
+	for _, s := range t {
+		p.row(int64(s.Start), int64(s.End), bytesText(s.Size), s.Epoch, moment(s.UploadedMs), moment(s.MinTimestamp), moment(s.MaxTimestamp),
+			s.Key(manifest.LogObject))
+	}
+}
+
+func tierStatusCommand(a *app, url *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status [TOPIC[/PARTITION]]",
+		Short: "Show what of each partition is in the bucket, and what is lost",
+		Long: "Show what of each partition is in the bucket: the offsets that were uploaded, those that are lost, and what waits for its " +
+			"deletion.\n\nA bucket does not say what brokers have beyond it: `tidemark tier explain TOPIC --admin` asks one.",
+		Example: "  tidemark tier status --store file:///var/lib/tidemark/store",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref := partitionRef{partition: -1}
+			if len(args) > 0 {
+				var err error
+				if ref, err = parsePartitionRef(args[0]); err != nil {
+					return err
+				}
+			}
+			b, ctx, err := openBucket(cmd, *url)
+			if err != nil {
+				return err
+			}
+			list, err := b.partitions(ref)
+			if err != nil {
+				return err
+			}
+			rows, err := b.coverage(ctx, list)
+			if err != nil {
+				return err
+			}
+			return a.print(cmd, rows)
+		},
+	}
+}
+
+// tierCoverage is the view of status.
+type tierCoverage []tierPartition
+
+type tierPartition struct {
+	Topic       string           `json:"topic"`
+	Partition   int32            `json:"partition"`
+	LogStart    wire.Offset      `json:"logStart"`
+	End         wire.Offset      `json:"end"` // exclusive
+	LeaderEpoch wire.LeaderEpoch `json:"leaderEpoch"`
+	Segments    int              `json:"segments"`
+	Bytes       int64            `json:"bytes"`
+	Lost        []manifest.Range `json:"lost,omitempty"`
+	Dropped     int              `json:"dropped"`
+	UploadedMs  int64            `json:"uploadedMs,omitempty"` // of the newest segment
+	NewestMs    int64            `json:"newestMs,omitempty"`   // its largest timestamp
+	State       string           `json:"state"`
+}
+
+// coverage describes partitions. A manifest that can't be read is one row, not the end.
+func (b *bucket) coverage(ctx context.Context, list []partitionOf) (tierCoverage, error) {
+	rows := tierCoverage{}
+	for _, p := range list {
+		row := tierPartition{Topic: p.topic.Name, Partition: p.index, LeaderEpoch: wire.NoLeaderEpoch}
+		m, err := b.open(ctx, p)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, err
+			}
+			row.State = "unreadable: " + err.Error()
+			rows = append(rows, row)
+			continue
+		}
+		s := m.State()
+		row.LogStart, row.End, row.LeaderEpoch = s.LogStart, s.End, s.LeaderEpoch()
+		row.Segments, row.Bytes, row.Lost, row.Dropped = s.Segments, s.Bytes, s.Lost, len(s.Dropped)
+		row.State = stateText(s)
+		if last, ok := lastSegment(ctx, m); ok {
+			row.UploadedMs, row.NewestMs = last.UploadedMs, last.MaxTimestamp
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func stateText(s *manifest.State) string {
+	switch {
+	case s.Position.Number == 0:
+		return "nothing was ever uploaded"
+	case s.Closed:
+		return "closed whole: the log ends here"
+	case len(s.Lost) > 0:
+		return "offsets are lost"
+	}
+	return "open"
+}
+
+// lastSegment is the newest live segment.
+func lastSegment(ctx context.Context, m *manifest.Manifest) (last manifest.Segment, ok bool) {
+	s := m.State()
+	if n := len(s.Tail); n > 0 {
+		return s.Tail[n-1], true
+	}
+	if n := len(s.Pages); n > 0 {
+		if page, err := m.Load(ctx, s.Pages[n-1]); err == nil && len(page) > 0 {
+			return page[len(page)-1], true
+		}
+	}
+	return last, false
+}
+
+func (t tierCoverage) write(p *page) {
+	p.heading("PARTITION", "FROM", "UP TO", "SEGMENTS", "SIZE", "LOST", "DROPPED", "LAST UPLOAD", "STATE")
+	for _, r := range t {
+		var lost []string
+		for _, l := range r.Lost {
+			lost = append(lost, fmt.Sprintf("%d..%d", l.Start, l.End-1))
+		}
+		p.row(fmt.Sprintf("%s/%d", r.Topic, r.Partition), int64(r.LogStart), int64(r.End), r.Segments, bytesText(r.Bytes), lost,
+			r.Dropped, moment(r.UploadedMs), r.State)
+	}
+}
