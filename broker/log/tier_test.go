@@ -71,7 +71,7 @@ func TestLocalRetention(t *testing.T) {
 			if err != nil || l.LocalStartOffset() != c.local || l.StartOffset() != c.start || n != int(c.local) {
 				t.Fatalf("%d segments went, local start %d, log start %d, %v; want %d, %d", n, l.LocalStartOffset(), l.StartOffset(), err, c.local, c.start)
 			}
-			for at := wire.Offset(0); at < 5; at++ {
+			for at := range wire.Offset(5) {
 				_, err := l.Read(ReadRequest{From: at, UpTo: 5, MaxBytes: 0})
 				want := error(nil)
 				switch {

@@ -103,8 +103,10 @@ func TestPlan(t *testing.T) {
 		// Copies.
 		"oldest first, from the tiered end, all that is sealed":  {nil, rest},
 		"BO-094 tiering that begins late takes the old segments": {[]func(*View){func(v *View) { v.Bucket = Bucket{Read: true} }}, "copy 0:0-10, copy 10:10-20, " + rest},
-		"tiering that begins late, with a log start": {[]func(*View){localFrom(2), func(v *View) { v.Bucket = Bucket{Read: true}; v.Local.LogStart = 23 }},
-			"record-start 23, copy 20:23-30, copy 30:30-40, copy 40:40-50"},
+		"tiering that begins late, with a log start": {
+			[]func(*View){localFrom(2), func(v *View) { v.Bucket = Bucket{Read: true}; v.Local.LogStart = 23 }},
+			"record-start 23, copy 20:23-30, copy 30:30-40, copy 40:40-50",
+		},
 		"a range that begins inside its object":           {[]func(*View){func(v *View) { v.Bucket.End = 24 }}, "copy 20:24-30, copy 30:30-40, copy 40:40-50"},
 		"safety 20: nothing above the last stable offset": {[]func(*View){func(v *View) { v.Local.LastStableOffset = 39 }}, "copy 20:20-30"},
 		"what is under way is not begun again":            {[]func(*View){func(v *View) { v.Copying = []wire.Offset{20, 30} }}, "copy 40:40-50"},
@@ -141,22 +143,32 @@ func TestPlan(t *testing.T) {
 		}}, ""},
 
 		// Total retention.
-		"retention.ms over what is in the bucket": {[]func(*View){localFrom(2), keepLocally, func(v *View) { v.Config.RetentionMs = 4*hour + 1 }},
-			"move-start 10, record-start 10, drop 1, " + rest},
-		"retention.bytes counts each byte once": {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionBytes = 400 }},
-			"move-start 20, delete-local 0, record-start 20, drop 2, " + rest},
+		"retention.ms over what is in the bucket": {
+			[]func(*View){localFrom(2), keepLocally, func(v *View) { v.Config.RetentionMs = 4*hour + 1 }},
+			"move-start 10, record-start 10, drop 1, " + rest,
+		},
+		"retention.bytes counts each byte once": {
+			[]func(*View){keepLocally, func(v *View) { v.Config.RetentionBytes = 400 }},
+			"move-start 20, delete-local 0, record-start 20, drop 2, " + rest,
+		},
 		"retention.bytes, a byte more":         {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionBytes = 501 }}, rest},
 		"BO-086 only finished copies count":    {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionBytes, v.Copying = 501, []wire.Offset{20} }}, "copy 30:30-40, copy 40:40-50"},
 		"an older one that is kept keeps them": {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.Bucket.Oldest[0].MaxTimestamp = hour, math.MaxInt64 }}, rest},
 		"without timestamps the copy's time counts": {[]func(*View){localFrom(2), keepLocally, func(v *View) {
 			v.Config.RetentionMs, v.Bucket.Oldest[0].MaxTimestamp, v.Bucket.Oldest[0].UploadedMs = 4*hour, -1, ago(5)
 		}}, "move-start 10, record-start 10, drop 1, " + rest},
-		"BO-090 what it passes before it was copied goes at once": {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs = 2*hour + 1 }},
-			"move-start 30, delete-local 0, record-start 30, drop 2, copy 30:30-40, copy 40:40-50"},
-		"BO-090 also while the store is away": {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.Confirmed = 2*hour+1, false }},
-			"move-start 30, delete-local 0"},
-		"BO-090 also while it was away from the start": {[]func(*View){unread, keepLocally, func(v *View) { v.Config.RetentionBytes, v.Confirmed = 250, false }},
-			"move-start 30, delete-local 0"},
+		"BO-090 what it passes before it was copied goes at once": {
+			[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs = 2*hour + 1 }},
+			"move-start 30, delete-local 0, record-start 30, drop 2, copy 30:30-40, copy 40:40-50",
+		},
+		"BO-090 also while the store is away": {
+			[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.Confirmed = 2*hour+1, false }},
+			"move-start 30, delete-local 0",
+		},
+		"BO-090 also while it was away from the start": {
+			[]func(*View){unread, keepLocally, func(v *View) { v.Config.RetentionBytes, v.Confirmed = 250, false }},
+			"move-start 30, delete-local 0",
+		},
 		"all of it": {[]func(*View){func(v *View) { v.Config.RetentionBytes = 0 }}, "move-start 60, delete-local 0, seal 50, record-start 60, drop 2"},
 		"BO-080 not above the high watermark": {[]func(*View){func(v *View) {
 			v.Config.RetentionBytes, v.Local.HighWatermark, v.Local.LastStableOffset = 0, 45, 45
