@@ -104,10 +104,11 @@ func TestSafety18ACutLeavesOneHistory(t *testing.T) {
 	b := newBench(t)
 	old := b.open(nil, 1)
 	b.add(old, 0, 3, 10)
-	b.add(old, 2, 8, 10) // [30, 110) of epoch 2, which the new leader has up to 45 only
-	b.page(old, 2)       // [0, 40)
-	b.page(old, 2)       // [40, 80)
-	log := []EpochStart{{0, 0}, {2, 30}, {3, 45}}
+	b.add(old, 2, 5, 10) // [30, 80) of epoch 2, which the new leader has up to 45 only
+	b.add(old, 3, 3, 10) // [80, 110)
+	b.page(old, 3)       // [0, 40)
+	b.page(old, 3)       // [40, 80)
+	log := []EpochStart{{0, 0}, {2, 30}, {4, 45}}
 
 	leader := b.open(nil, 2)
 	common := leader.State().CommonEnd(log, 60)
@@ -121,7 +122,7 @@ func TestSafety18ACutLeavesOneHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.commit(leader, 3, r)
+	b.commit(leader, 4, r)
 	s := leader.State()
 	if got := ranges(b.all(leader)); !slices.Equal(got, []Range{{0, 10}, {10, 20}, {20, 30}, {30, 40}, {40, 45}}) || s.End != 45 {
 		t.Errorf("the manifest has %v and ends at %d", got, s.End)
@@ -141,12 +142,12 @@ func TestSafety18ACutLeavesOneHistory(t *testing.T) {
 		t.Errorf("dropped are %+v", s.Dropped)
 	}
 	b.same(leader)
-	next := b.segment(45, 60, 3)
-	b.commit(leader, 3, &AddRecord{next})
+	next := b.segment(45, 60, 4)
+	b.commit(leader, 4, &AddRecord{next})
 	if !leader.State().Covers(0, 60, log) || leader.State().CommonEnd(log, 60) != 60 {
 		t.Error("after the cut the histories still differ")
 	}
-	b.refused(old, chain.ErrFenced, 2, &AddRecord{b.segment(110, 120, 2)})
+	b.refused(old, chain.ErrFenced, 3, &AddRecord{b.segment(110, 120, 3)})
 }
 
 func TestSafety18WhatACutMayNotDo(t *testing.T) {
@@ -155,11 +156,11 @@ func TestSafety18WhatACutMayNotDo(t *testing.T) {
 	b.add(m, 0, 3, 10)
 	b.commit(m, 0, &StartRecord{5})
 	tail := m.State().Tail
-	clipped, unmarked, longer := clip(tail[1], 15), clip(tail[1], 15), clip(tail[1], 15)
+	clipped, unmarked, longer, below := clip(tail[1], 15), clip(tail[1], 15), clip(tail[1], 15), clip(tail[0], 4)
 	unmarked.Clipped = false
 	longer.Size++
 	for name, r := range map[string]*CutRecord{
-		"below the log start":          {End: 4, Segments: []DroppedRange{rangeOf(tail[1]), rangeOf(tail[2])}},
+		"below the log start":          {End: 4, Segments: []DroppedRange{rangeOf(tail[1]), rangeOf(tail[2])}, Clipped: &below},
 		"at the end":                   {End: 30},
 		"leaves the newest":            {End: 20},
 		"leaves one between":           {End: 15, Segments: []DroppedRange{rangeOf(tail[2])}},
@@ -342,8 +343,9 @@ func TestSafety22WhatIsSwept(t *testing.T) {
 		t.Errorf("within its own epoch a leader sweeps %v: %v", got, err)
 	}
 	late := upload(b.segment(60, 70, 1)) // under way while the sweep looks
-	b.commit(m, 1)
-	got, err := m.Orphans(t.Context())
+	leader := b.open(nil, 2)
+	b.commit(leader, 1)
+	got, err := m.Orphans(t.Context()) // which has not heard of the new leader
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -363,11 +365,11 @@ func TestSafety22WhatIsSwept(t *testing.T) {
 	other := b.open(faultstore.New(b.store, func(c faultstore.Call) faultstore.Fault {
 		if c.Op == faultstore.List && c.Key == prefix+"/" {
 			listed = true
-			b.commit(m, 1, &AddRecord{late})
-			b.commit(m, 2)
+			b.commit(leader, 1, &AddRecord{late})
+			b.commit(leader, 2)
 		}
 		return faultstore.None
-	}), 2)
+	}), 3)
 	if got, err := other.Orphans(t.Context()); err != nil || !listed || slices.ContainsFunc(got, func(i object.Info) bool { return i.Key == m.Key(late.Name, LogObject) }) {
 		t.Errorf("what was added in mid-sweep is swept: %v, %v", got, err)
 	}
