@@ -108,6 +108,9 @@ func (m *Manager) noteLocked(now time.Time, p *partition, out outcome) {
 		if !out.wake.IsZero() {
 			due = earlierOf(due, laterOf(out.wake, now.Add(pulse)))
 		}
+		if !m.closing.IsZero() && !p.whole { // it was looked at before the stop began
+			due = earlierOf(due, now.Add(pulse))
+		}
 		m.queue.put(p, due)
 	}
 }
