@@ -54,7 +54,7 @@ func Open(ctx context.Context, l bucket.Location) (*bucket.Store, error) {
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 		o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 	})
-	return bucket.New(&client{s3Client, l.Bucket}, conns, l.Prefix)
+	return bucket.New(&client{s3Client, l.Bucket}, conns, l)
 }
 
 // noRedirect leaves a redirection to the caller: a request that is signed for one host is worth nothing at another.

@@ -16,6 +16,7 @@ import (
 	"hash/crc32"
 	"io"
 	"iter"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -62,16 +63,23 @@ type Store struct {
 	folder string // ends with a slash, or is empty
 }
 
-// New returns the store in a bucket's folder prefix, or in the whole bucket. The client's requests go over conns.
-func New(client Client, conns *Connections, prefix string) (*Store, error) {
-	if prefix == "" {
-		return &Store{client: client, conns: conns}, nil
+// New returns the store at a location. The client's requests go over conns.
+func New(client Client, conns *Connections, l Location) (*Store, error) {
+	if !bucketName.MatchString(l.Bucket) {
+		return nil, fmt.Errorf("%q is no name of a bucket: it has 3 to 63 lower case letters, digits, dots and hyphens", l.Bucket)
 	}
-	if !object.ValidKey(prefix) {
-		return nil, fmt.Errorf("folder %q of the bucket: %w", prefix, object.ErrKey)
+	s := &Store{client: client, conns: conns}
+	if l.Prefix != "" {
+		if !object.ValidKey(l.Prefix) {
+			return nil, fmt.Errorf("folder %q of the bucket: %w", l.Prefix, object.ErrKey)
+		}
+		s.folder = l.Prefix + "/"
 	}
-	return &Store{client: client, conns: conns, folder: prefix + "/"}, nil
+	return s, nil
 }
+
+// bucketName is what S3 takes. Its dots have further rules that its own answer tells of.
+var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
 
 // admit is the check that every call begins with.
 func (s *Store) admit(ctx context.Context, key string) error {

@@ -56,7 +56,7 @@ func Open(l bucket.Location) (*bucket.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", l.Endpoint, err)
 	}
-	return bucket.New(&client{core, l.Bucket}, conns, l.Prefix)
+	return bucket.New(&client{core, l.Bucket}, conns, l)
 }
 
 // client is a bucket.Client.

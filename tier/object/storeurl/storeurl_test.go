@@ -44,7 +44,7 @@ func TestOpenRefusesWhatItDoesNotKnow(t *testing.T) {
 		"s3://", "s3:///bucket", "s3://bucket:9000/x", "s3://bucket?regoin=x", "s3://bucket?path-style=maybe", "s3://bucket?region=a&region=b",
 		"s3://bucket?endpoint=host:9000", "s3://bucket?endpoint=http://host/path", "s3://bucket/a//b", "s3://bucket/../b", "s3://bucket/x#y",
 		"s3://bucket?ca=/does/not/exist", "minio://host:9000", "minio://host:9000/", "minio:///bucket", "minio://host/bucket?endpoint=x",
-		"minio://host/bucket?tls=perhaps", "minio://host/bucket/a//b",
+		"minio://host/bucket?tls=perhaps", "minio://host/bucket/a//b", "s3://bu/x?region=r", "s3://Bucket?region=r", "minio://host/b_ucket",
 	} {
 		if s, err := storeurl.Open(t.Context(), bad); err == nil {
 			t.Errorf("%q opens %T", bad, s)
