@@ -149,7 +149,9 @@ func (p *partition) restart(ctx context.Context, now time.Time) error {
 		}
 		snapshot, _ = aux.ProducerSnapshot()
 	}
-	at, start, epochs := s.End, s.LogStart, epochsOf(s.Epochs)
+	// Of a log that begins with what is lost, nothing is left below: what is read here begins behind.
+	logStart := s.SkipLost(s.LogStart)
+	at, start, epochs := s.End, logStart, epochsOf(s.Epochs)
 	if len(replay) > 0 {
 		at = replay[0].Start
 		start = min(start, at) // a batch may hold the log start inside
@@ -168,7 +170,7 @@ func (p *partition) restart(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("pass over lost offsets: %w", err)
 	}
 	p.Log.UpdateHighWatermark(s.End)
-	return errors.Join(p.Log.AdvanceStart(s.LogStart), p.Log.Flush())
+	return errors.Join(p.Log.AdvanceStart(logStart), p.Log.Flush())
 }
 
 // replayed are the segments whose batches are brought back: of an internal topic all, since its data is read here (safety rule 25),

@@ -200,6 +200,9 @@ func TestSafety30AStopAWipeAndAStart(t *testing.T) {
 		t.Errorf("incarnation %d, next producer id %d after %d, leader epoch %d after %d", image.ClusterIncarnation(), image.NextProducerID(), ids,
 			image.Partition("t", 0).LeaderEpoch, epoch)
 	}
+	if logged := r.logged.String(); strings.Contains(logged, "level=ERROR") {
+		t.Errorf("people were told of errors: %s", logged)
+	}
 	if report, ok := r.e.Recovery(); !ok || !report.Complete || len(report.Lost) != 0 || report.Partitions != 3 {
 		t.Errorf("report %+v, %t", report, ok)
 	}
@@ -567,6 +570,40 @@ func TestWhatARecoveredPartitionTakesIsKept(t *testing.T) {
 	for offset, value := range served {
 		if got[offset] != value {
 			t.Errorf("at %d there is %q, not %q", offset, got[offset], value)
+		}
+	}
+}
+
+// A stop as soon as a recovery is over closes everything whole: the next start needs neither the disk nor a flag.
+func TestAStopRightAfterARecoveryIsWhole(t *testing.T) {
+	r := tiered(t, "log.dirs=/d1,/d2")
+	r.create(wire.ConsumerOffsetsTopic)
+	r.create("t")
+	r.pass(time.Second)
+	used := ledger{}
+	r.produceTo("t", used)
+	r.pass(2 * time.Minute)
+	r.commitOffset("g", "t", 1)
+	for range 2 {
+		r.recover = true
+		r.wipe()
+		r.open()
+		r.until("it serves", r.e.Serving)
+		stopping := r.now
+		r.stop()
+		if took := r.now.Sub(stopping); took > 10*time.Second {
+			t.Errorf("the stop took %v", took)
+		}
+		r.recover = false
+		r.wipe()
+		r.open()
+		r.settled()
+		r.has("t", used)
+		if got := r.committedOffset("g", "t"); got != -1 {
+			t.Errorf("the group is at %d", got)
+		}
+		if report, ok := r.e.Recovery(); !ok || !report.Complete {
+			t.Errorf("report %+v, %t", report, ok)
 		}
 	}
 }
