@@ -2,7 +2,10 @@ package manifest
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"hash/crc32"
 	"reflect"
 	"strings"
 	"testing"
@@ -95,6 +98,44 @@ func TestStateBytes(t *testing.T) {
 	}
 	if empty, err := new(State).encode(); err != nil || string(empty) != `{"version":1,"log_start":0,"end":0}` {
 		t.Errorf("an empty state is %s: %v", empty, err)
+	}
+}
+
+// TestPageBytes pins page objects.
+func TestPageBytes(t *testing.T) {
+	second := sample
+	second.Name, second.Start, second.End, second.Epochs, second.Aborted = Name{250, 3, "0af4"}, 250, 300, []EpochStart{{3, 250}}, false
+	got, err := encodePage([]Segment{sample, second})
+	want := `{"version":1,"segments":[
+{"base":100,"epoch":3,"nonce":"0af3","start":120,"end":250,"size":16000000,"aux_size":5000,"crc32c":"deadbeef","aux_crc32c":"0000000a",` +
+		`"min_timestamp":1800000000000,"max_timestamp":1800000060000,"epochs":[{"epoch":2,"start":120},{"epoch":3,"start":200}],"aborted":true,"uploaded_ms":1800000100000},
+{"base":250,"epoch":3,"nonce":"0af4","start":250,"end":300,"size":16000000,"aux_size":5000,"crc32c":"deadbeef","aux_crc32c":"0000000a",` +
+		`"min_timestamp":1800000000000,"max_timestamp":1800000060000,"epochs":[{"epoch":3,"start":250}],"uploaded_ms":1800000100000}
+]}
+`
+	if err != nil || string(got) != want {
+		t.Errorf("got  %s\nwant %s\n%v", got, want, err)
+	}
+	sum := sha256.Sum256(got)
+	p := Page{Name: Name{120, 3, "p"}, Size: int64(len(got)), CRC: Checksum(crc32.Checksum(got, castagnoli)), SHA256: hex.EncodeToString(sum[:])}
+	p.describe([]Segment{sample, second})
+	if back, err := decodePage(got, p); err != nil || !reflect.DeepEqual(back, []Segment{sample, second}) {
+		t.Errorf("comes back as %+v: %v", back, err)
+	}
+	for name, spoil := range map[string]func(*Page){
+		"another size":      func(p *Page) { p.Size++ },
+		"another checksum":  func(p *Page) { p.CRC++ },
+		"another hash":      func(p *Page) { p.SHA256 = strings.Repeat("0", 64) },
+		"fewer segments":    func(p *Page) { p.Segments-- },
+		"more bytes":        func(p *Page) { p.Bytes++ },
+		"earlier times":     func(p *Page) { p.MaxTimestamp-- },
+		"an end before one": func(p *Page) { p.End-- },
+	} {
+		wrong := p
+		spoil(&wrong)
+		if segments, err := decodePage(got, wrong); err == nil {
+			t.Errorf("%s: %+v", name, segments)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/chain"
 )
 
 // model is a manifest as a plain list, and the history of each offset.
@@ -243,7 +245,26 @@ func TestManifestIsAPlainList(t *testing.T) {
 			x.compare(rt)
 			x.nonsense(rt)
 		}
+		x.replay(rt)
 	})
+}
+
+// replay: all entries from the first one lead to the state that readers have by way of snapshots.
+func (x *machine) replay(t *rapid.T) {
+	f := newFold()
+	for e, err := range chain.Read(x.b.t.Context(), x.b.store, prefix+chainFolder, 1) {
+		if err == nil {
+			err = f.Apply(e)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := f.State()
+	want, err2 := x.b.open(nil, 99).State().encode()
+	if err := errors.Join(err, err2); err != nil || !bytes.Equal(got, want) {
+		t.Fatalf("entries lead to\n%s\nsnapshots to\n%s\n%v", got, want, err)
+	}
 }
 
 // nonsense is what no leader may write now.
