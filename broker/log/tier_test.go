@@ -91,7 +91,7 @@ func TestLocalRetention(t *testing.T) {
 	}
 }
 
-func TestInternalTopicsKeepTheirLiveDataHere(t *testing.T) { // safety 25
+func TestSafety25InternalTopicsKeepTheirLiveDataHere(t *testing.T) {
 	cfg := testConfig()
 	tieredConfig(localBytes(0))(&cfg)
 	o := options(vfs.NewMem(), cfg)

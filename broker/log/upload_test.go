@@ -203,8 +203,8 @@ func TestUploadOfADamagedSegmentIsHeldBack(t *testing.T) {
 	check(mustOpen(t, crashed(mem.ProcessCrashClone(), l.Config(), StopProcessCrash, l.RecoveryPoint())))
 }
 
-// Safety 20: whatever is handed out for an upload is on disk here.
-func TestAnUploadIsDurableHere(t *testing.T) {
+// Whatever is handed out for an upload is on disk here.
+func TestSafety20AnUploadIsDurableHere(t *testing.T) {
 	mem := vfs.NewMem()
 	l := uploadable(t, mem)
 	last := l.Segments()[2]

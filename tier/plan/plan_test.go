@@ -93,13 +93,40 @@ func text(tasks []Task) string {
 	return strings.Join(words, ", ")
 }
 
+type planCase struct {
+	edits []func(*View)
+	want  string
+}
+
+// rest are the copies of what a test view has here alone.
+const rest = "copy 20:20-30, copy 30:30-40, copy 40:40-50"
+
+func keepLocally(v *View) { v.Config.LocalRetentionMs = -1 }
+
+func checkPlans(t *testing.T, cases map[string]planCase) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			v := view(c.edits...)
+			before := fmt.Sprintf("%+v", v)
+			tasks := Plan(testTime, v)
+			if got := text(tasks); got != c.want {
+				t.Errorf("plan is %q, want %q", got, c.want)
+			}
+			for _, task := range tasks {
+				if task.Why == "" {
+					t.Errorf("%+v gives no reason", task)
+				}
+			}
+			if fmt.Sprintf("%+v", v) != before {
+				t.Error("the view was changed")
+			}
+		})
+	}
+}
+
 func TestPlan(t *testing.T) {
-	const rest = "copy 20:20-30, copy 30:30-40, copy 40:40-50"
-	keepLocally := func(v *View) { v.Config.LocalRetentionMs = -1 }
-	for name, c := range map[string]struct {
-		edits []func(*View)
-		want  string
-	}{
+	checkPlans(t, map[string]planCase{
 		// Copies.
 		"oldest first, from the tiered end, all that is sealed":  {nil, rest},
 		"BO-094 tiering that begins late takes the old segments": {[]func(*View){func(v *View) { v.Bucket = Bucket{Read: true} }}, "copy 0:0-10, copy 10:10-20, " + rest},
@@ -107,16 +134,15 @@ func TestPlan(t *testing.T) {
 			[]func(*View){localFrom(2), func(v *View) { v.Bucket = Bucket{Read: true}; v.Local.LogStart = 23 }},
 			"record-start 23, copy 20:23-30, copy 30:30-40, copy 40:40-50",
 		},
-		"a range that begins inside its object":           {[]func(*View){func(v *View) { v.Bucket.End = 24 }}, "copy 20:24-30, copy 30:30-40, copy 40:40-50"},
-		"safety 20: nothing above the last stable offset": {[]func(*View){func(v *View) { v.Local.LastStableOffset = 39 }}, "copy 20:20-30"},
-		"what is under way is not begun again":            {[]func(*View){func(v *View) { v.Copying = []wire.Offset{20, 30} }}, "copy 40:40-50"},
-		"BO-095 a damaged segment holds back":             {[]func(*View){func(v *View) { v.Local.Segments[3].Damaged = true }}, "copy 20:20-30"},
-		"no copies by remote.log.copy.disable":            {[]func(*View){func(v *View) { v.Config.CopyDisabled = true }}, ""},
-		"nothing of a topic that is not tiered":           {[]func(*View){func(v *View) { v.Config.Tiered = false }}, ""},
-		"nothing without the manifest":                    {[]func(*View){unread}, ""},
-		"a log that ends before the bucket waits":         {[]func(*View){func(v *View) { v.Bucket.End = 100 }}, ""},
-		"what nobody has is lost":                         {[]func(*View){localFrom(3)}, "record-lost 20-30, copy 30:30-40, copy 40:40-50"},
-		"but not without the controller":                  {[]func(*View){localFrom(3), func(v *View) { v.Confirmed = false }}, ""},
+		"a range that begins inside its object":   {[]func(*View){func(v *View) { v.Bucket.End = 24 }}, "copy 20:24-30, copy 30:30-40, copy 40:40-50"},
+		"what is under way is not begun again":    {[]func(*View){func(v *View) { v.Copying = []wire.Offset{20, 30} }}, "copy 40:40-50"},
+		"BO-095 a damaged segment holds back":     {[]func(*View){func(v *View) { v.Local.Segments[3].Damaged = true }}, "copy 20:20-30"},
+		"no copies by remote.log.copy.disable":    {[]func(*View){func(v *View) { v.Config.CopyDisabled = true }}, ""},
+		"nothing of a topic that is not tiered":   {[]func(*View){func(v *View) { v.Config.Tiered = false }}, ""},
+		"nothing without the manifest":            {[]func(*View){unread}, ""},
+		"a log that ends before the bucket waits": {[]func(*View){func(v *View) { v.Bucket.End = 100 }}, ""},
+		"what nobody has is lost":                 {[]func(*View){localFrom(3)}, "record-lost 20-30, copy 30:30-40, copy 40:40-50"},
+		"but not without the controller":          {[]func(*View){localFrom(3), func(v *View) { v.Confirmed = false }}, ""},
 
 		// Lag (KIP-1241).
 		"remote.copy.lag.ms":                     {[]func(*View){func(v *View) { v.Config.CopyLagMs = 2 * hour }}, "copy 20:20-30, copy 30:30-40"},
@@ -134,7 +160,6 @@ func TestPlan(t *testing.T) {
 		"local.retention.bytes, a byte more":       {[]func(*View){func(v *View) { v.Config.LocalRetentionBytes = 501 }}, rest},
 		"FM-43 never what is not in the bucket":    {[]func(*View){localFrom(2), func(v *View) { v.Config.LocalRetentionMs, v.Config.LocalRetentionBytes = 1, 1 }}, rest},
 		"FM-43 never while the manifest is unread": {[]func(*View){unread, func(v *View) { v.Config.LocalRetentionMs = 1 }}, ""},
-		"safety 25: internal topics keep it here":  {[]func(*View){func(v *View) { v.Config.LocalRetentionMs = 1; v.Internal = true }}, rest},
 		"compacted ones have no retention.ms": {[]func(*View){func(v *View) {
 			v.Config.CleanupDelete, v.Config.CleanupCompact, v.Config.RetentionMs = false, true, 1
 		}}, rest},
@@ -173,9 +198,6 @@ func TestPlan(t *testing.T) {
 		"BO-080 not above the high watermark": {[]func(*View){func(v *View) {
 			v.Config.RetentionBytes, v.Local.HighWatermark, v.Local.LastStableOffset = 0, 45, 45
 		}}, "move-start 40, delete-local 0, record-start 40, drop 2"},
-		"safety 23: not without the controller":               {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.Confirmed = 4*hour+1, false }}, rest},
-		"safety 23: not by a clock that is off":               {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.ClockSkew = 2*hour+1, -6*time.Minute }}, rest},
-		"safety 23: not by a clock of which nothing is known": {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.ClockKnown = 2*hour+1, false }}, rest},
 		"compacted only: never": {[]func(*View){func(v *View) {
 			v.Config.CleanupDelete, v.Config.CleanupCompact, v.Config.RetentionMs, v.Config.RetentionBytes = false, true, 1, 0
 		}}, rest},
@@ -208,8 +230,31 @@ func TestPlan(t *testing.T) {
 		"tier.delete.grace.ms":              {[]func(*View){copied(50), dropped(8, 7, 6)}, "delete-objects 2"},
 		"no deletes without the controller": {[]func(*View){copied(50), dropped(8), func(v *View) { v.Confirmed = false }}, ""},
 		"no deletes by a clock that is off": {[]func(*View){copied(50), dropped(8), func(v *View) { v.ClockSkew = 6 * time.Minute }}, ""},
+	})
+}
 
-		// The clean stop (safety 29).
+func TestSafety20NothingUnstableIsCopied(t *testing.T) {
+	checkPlans(t, map[string]planCase{
+		"nothing above the last stable offset": {[]func(*View){func(v *View) { v.Local.LastStableOffset = 39 }}, "copy 20:20-30"},
+	})
+}
+
+func TestSafety23WhoMayLetGo(t *testing.T) {
+	checkPlans(t, map[string]planCase{
+		"not without the controller":               {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.Confirmed = 4*hour+1, false }}, rest},
+		"not by a clock that is off":               {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.ClockSkew = 2*hour+1, -6*time.Minute }}, rest},
+		"not by a clock of which nothing is known": {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.ClockKnown = 2*hour+1, false }}, rest},
+	})
+}
+
+func TestSafety25InternalTopicsStayHere(t *testing.T) {
+	checkPlans(t, map[string]planCase{
+		"internal topics keep it here": {[]func(*View){func(v *View) { v.Config.LocalRetentionMs = 1; v.Internal = true }}, rest},
+	})
+}
+
+func TestSafety29ACleanStop(t *testing.T) {
+	checkPlans(t, map[string]planCase{
 		"it seals and copies all, whatever the lag": {[]func(*View){closing, func(v *View) { v.Config.CopyLagMs = 9 * hour }}, "seal 50, " + rest},
 		"it closes what is whole": {[]func(*View){closing, copied(60), func(v *View) {
 			v.Local.Segments = append(v.Local.Segments, LocalSegment{Base: 60, Next: 60})
@@ -219,24 +264,7 @@ func TestPlan(t *testing.T) {
 		"it does not close while a copy is out":  {[]func(*View){closing, copied(60), func(v *View) { v.Copying = []wire.Offset{50} }}, "seal 50"},
 		"an empty partition is closed, too":      {[]func(*View){closing, func(v *View) { v.Bucket = Bucket{Read: true}; v.Local = Local{Segments: []LocalSegment{{}}} }}, "close 0"},
 		"an open transaction keeps it from that": {[]func(*View){closing, copied(50), func(v *View) { v.Local.LastStableOffset = 55 }}, "seal 50"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := view(c.edits...)
-			before := fmt.Sprintf("%+v", v)
-			tasks := Plan(testTime, v)
-			if got := text(tasks); got != c.want {
-				t.Errorf("plan is %q, want %q", got, c.want)
-			}
-			for _, task := range tasks {
-				if task.Why == "" {
-					t.Errorf("%+v gives no reason", task)
-				}
-			}
-			if fmt.Sprintf("%+v", v) != before {
-				t.Error("the view was changed")
-			}
-		})
-	}
+	})
 }
 
 func closing(v *View) { v.Closing = true }
