@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -43,7 +44,8 @@ func (l *Log) Retain(now time.Time) (int, error) {
 	if err := l.env.disk.check(); err != nil || l.moved {
 		return 0, err
 	}
-	count, all, err := l.deletable(now)
+	cfg := l.config.Load() // one for all: what goes by one rule must not be forgotten by another
+	count, all, err := l.deletable(now, cfg)
 	if err != nil || count == 0 {
 		return 0, err
 	}
@@ -56,10 +58,12 @@ func (l *Log) Retain(now time.Time) (int, error) {
 	if err := l.flushMaintained(l.EndOffset()); err != nil {
 		return 0, err
 	}
-	if err := l.saveStart(); err != nil {
-		return 0, err
+	if cfg.RemoteStorageEnable {
+		if err := l.saveStart(); err != nil {
+			return 0, err
+		}
 	}
-	gone := l.unlinkOldest(count)
+	gone := l.unlinkOldest(count, !cfg.RemoteStorageEnable)
 	for i, s := range gone {
 		if err := s.discard(now.Add(l.deleteDelay())); err != nil {
 			l.relink(gone[i:])
@@ -74,13 +78,13 @@ func (l *Log) Retain(now time.Time) (int, error) {
 	return len(gone), nil
 }
 
-// unlinkOldest publishes the log without its count oldest segments.
-func (l *Log) unlinkOldest(count int) []*segment {
+// unlinkOldest publishes the log without its count oldest segments; raise tells whether it starts behind them.
+func (l *Log) unlinkOldest(count int, raise bool) []*segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	segments := *l.segments.Load()
 	kept := slices.Clone(segments[count:])
-	if !l.tiered() {
+	if raise {
 		l.raiseStartLocked(kept[0].base)
 	}
 	l.segments.Store(&kept)
@@ -96,8 +100,8 @@ func (l *Log) relink(oldest []*segment) {
 }
 
 // deletable counts the oldest segments that may go; all says that the active one, not empty, is among them.
-func (l *Log) deletable(now time.Time) (count int, all bool, err error) {
-	limits := l.limits()
+func (l *Log) deletable(now time.Time, cfg *config.Topic) (count int, all bool, err error) {
+	limits := l.limits(cfg)
 	segments := *l.segments.Load()
 	hw, start, size := l.HighWatermark(), l.StartOffset(), l.Size()
 	for i, s := range segments {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
@@ -39,8 +40,7 @@ type limits struct {
 // asTotal stands in local.retention.* for the value of retention.*.
 const asTotal = -2
 
-func (l *Log) limits() limits {
-	cfg := l.config.Load()
+func (l *Log) limits(cfg *config.Topic) limits {
 	total := limits{end: math.MaxInt64, active: true, bytes: -1, ms: -1}
 	if cfg.CleanupDelete {
 		total.bytes, total.ms = cfg.RetentionBytes, cfg.RetentionMs
@@ -77,7 +77,7 @@ func (l *Log) startUnsaved() {
 // saveStart makes the start of a tiered log durable before segments go: neither what went may be taken for the start of the log
 // later, nor may the start come back to what was in them alone.
 func (l *Log) saveStart() error {
-	if !l.tiered() || l.env.saveStarts == nil || wire.Offset(l.startSaved.Load()) == l.StartOffset() {
+	if l.env.saveStarts == nil || wire.Offset(l.startSaved.Load()) == l.StartOffset() {
 		return nil
 	}
 	if err := l.env.saveStarts(); err != nil {
