@@ -138,8 +138,10 @@ func TestAFailingPartitionHoldsUpNoOther(t *testing.T) {
 	}
 	r.produce(20)
 	for range 30 {
+		r.produce(1) // hints are no reason to try sooner
 		r.pass(20 * time.Second)
 	}
+	r.pass(2 * testUnsealed)
 	if s := r.stats("payments"); s.BehindSegments > 0 || s.Err != nil {
 		t.Errorf("%+v", s)
 	}
@@ -330,5 +332,23 @@ func TestABatchWithoutRecordsCoversAnyRange(t *testing.T) {
 	r.crash(log.StopProcessCrash)
 	if got := r.log("orders").EndOffset(); got != end {
 		t.Errorf("afterwards the log ends at %d", got)
+	}
+}
+
+func TestASegmentGoesUpSoonAfterItsTransactionEnds(t *testing.T) {
+	r := newRig(t)
+	r.config.MaxUnsealed = time.Hour
+	r.lead(StartHere)
+	r.unreplicated = true
+	r.produce(20)
+	r.pass(time.Minute)
+	if end := r.state("orders").End; end != 0 {
+		t.Fatalf("tiered end %d", end)
+	}
+	l := r.log("orders")
+	l.UpdateHighWatermark(l.EndOffset()) // and nobody tells
+	r.pass(2 * unstableLook)
+	if s := r.stats("orders"); s.BehindSegments > 0 {
+		t.Errorf("%+v", s)
 	}
 }

@@ -28,6 +28,9 @@ func (p *partition) look(ctx context.Context, now time.Time, confirmed, closing 
 		}
 		tasks := plan.Plan(now, v)
 		out.wake = plan.NextWake(now, v)
+		if unstable(v.Local) {
+			out.wake = soonest(out.wake, now.Add(unstableLook))
+		}
 		var done int
 		out.copy, done, err = p.do(ctx, now, tasks)
 		if err != nil {
@@ -52,6 +55,24 @@ func (p *partition) look(ctx context.Context, now time.Time, confirmed, closing 
 	s := p.m.State()
 	out.whole = s.Closed && s.End == p.Log.EndOffset()
 	return out
+}
+
+// unstableLook is how often a sealed segment is looked at that is not stable yet: nobody tells when its last transaction ends, or when
+// the last follower has it.
+const unstableLook = 2 * time.Second
+
+// unstable tells whether a sealed segment waits for that.
+func unstable(l plan.Local) bool {
+	n := len(l.Segments) - 1
+	return n > 0 && l.Segments[n-1].Next > l.LastStableOffset
+}
+
+// soonest of two times, of which the first may be zero, which is never.
+func soonest(a, b time.Time) time.Time {
+	if a.IsZero() {
+		return b
+	}
+	return earlierOf(a, b)
 }
 
 func sizeOf(v plan.View, base wire.Offset) int64 {

@@ -36,8 +36,8 @@ func (p *partition) upkeep(ctx context.Context, now time.Time, out *outcome) err
 	if err := p.sweep(sweepCtx, now); err != nil {
 		return err
 	}
-	if !p.swept && !p.sweepAt.IsZero() && (out.wake.IsZero() || p.sweepAt.Before(out.wake)) {
-		out.wake = p.sweepAt
+	if !p.swept && !p.sweepAt.IsZero() {
+		out.wake = soonest(out.wake, p.sweepAt)
 	}
 	return nil
 }
