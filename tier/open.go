@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/log"
@@ -208,7 +209,7 @@ func (p *partition) newest(ctx context.Context, s *manifest.State) ([]manifest.S
 		if err != nil {
 			return nil, err
 		}
-		list = append(page[:len(page):len(page)], list...)
+		list = append(slices.Clip(page), list...)
 	}
 	return list, nil
 }

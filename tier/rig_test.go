@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"maps"
 	"math"
 	"strconv"
 	"testing"
@@ -367,9 +368,7 @@ func (r *rig) local(topic string) map[wire.Offset]string {
 		if err != nil || len(data) == 0 {
 			r.t.Fatalf("read the log at %d of [%d, %d): %d bytes, %v", at, l.LocalStartOffset(), l.EndOffset(), len(data), err)
 		}
-		for offset, value := range recordsOf(r.t, data) {
-			found[offset] = value
-		}
+		maps.Copy(found, recordsOf(r.t, data))
 		for len(data) > 0 {
 			b, rest, _ := record.Next(data)
 			at, data = b.NextOffset(), rest
