@@ -30,8 +30,9 @@ type block struct {
 	pins    int
 	loading bool
 	unread  bool          // it was brought in ahead and not pinned yet
+	born    int64         // Cache.brought when it was made
 	sound   span          // what readers have verified
-	order   *list.Element // in Cache.idle, while it is in the window and not in use
+	order   *list.Element // in Cache.idle or Cache.ahead, while it is in the window and not in use
 }
 
 // inUse tells whether the block takes a unit of what may be in use.

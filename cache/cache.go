@@ -47,7 +47,7 @@ type Options struct {
 	Go func(func())
 
 	MemoryBytes int64 // of all buffers together; at least blocksMin blocks are had whatever it says
-	BlockBytes  int64 // of a block; DefaultBlockBytes if 0
+	BlockBytes  int64 // of a block; if 0, DefaultBlockBytes, or RangeBytes where that is less
 	RangeBytes  int64 // most bytes of one get; a get does not cross its multiples. 0: one block
 
 	FS        vfs.FS // with DiskBytes: where the disk level lies
@@ -87,20 +87,25 @@ type Cache struct {
 
 	gets, getBytes, hits, diskHits, misses, refused, damaged atomic.Int64
 
-	mu     sync.Mutex // guards what follows and what blocks say it does; nothing blocks under it
-	found  map[id]*block
-	count  int       // blocks of the window, with detached ones that are still pinned
-	idle   list.List // of *block: those of the window that are not in use, least recently used first
-	made   int       // buffers
-	inUse  int
-	unread int // blocks of the window that were brought in ahead and not pinned yet
-	closed bool
+	mu      sync.Mutex // guards what follows and what blocks say it does; nothing blocks under it
+	found   map[id]*block
+	count   int       // blocks of the window, with detached ones that are still pinned
+	idle    list.List // of *block: those of the window that are not in use and were read, least recently used first
+	ahead   list.List // of *block: those that are not in use and were not read yet, oldest first
+	brought int64     // blocks that were made
+	made    int       // buffers
+	inUse   int
+	unread  int // blocks of the window that were brought in ahead and not pinned yet
+	closed  bool
 }
 
 // Open makes a cache, and empties its disk level.
 func Open(o Options) (*Cache, error) {
 	if o.BlockBytes == 0 {
 		o.BlockBytes = DefaultBlockBytes
+		if o.RangeBytes > 0 {
+			o.BlockBytes = min(o.BlockBytes, o.RangeBytes)
+		}
 	}
 	o.RangeBytes = max(o.RangeBytes/o.BlockBytes, 1) * o.BlockBytes
 	c := &Cache{o: o, blocks: max(int(o.MemoryBytes/o.BlockBytes), blocksMin), found: map[id]*block{}}

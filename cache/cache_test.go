@@ -264,6 +264,36 @@ func TestWhatIsBroughtInAheadTakesThreeQuartersOfTheWindow(t *testing.T) {
 	if s := r.cache.Stats(); s.Refused != 0 || s.InUseBytes != 0 {
 		t.Errorf("stats %+v", s)
 	}
+	// Room for a single block is not worth a get.
+	r.read(b, 64, 128)
+	gets := len(r.bucket.asked())
+	if r.cache.Load(b, 1024, 1280); len(r.bucket.asked()) != gets {
+		t.Errorf("gets %q", r.bucket.asked()[gets:])
+	}
+	r.read(b, 128, 192)
+	if r.cache.Load(b, 1024, 1280); len(r.bucket.asked()) != gets+1 {
+		t.Errorf("gets %q, want one", r.bucket.asked()[gets:])
+	}
+}
+
+func TestWhatIsStillToBeReadLeavesLastUnlessNobodyComes(t *testing.T) {
+	r := newRig(t, plain)
+	a, b, c := r.bucket.put("a", 384), r.bucket.put("b", 10000), r.bucket.put("c", 384)
+	r.cache.Load(a, 0, 384)
+	for at := int64(0); at < 10*testBlock; at += testBlock {
+		r.read(b, at, at+testBlock)
+	}
+	gets := len(r.bucket.asked())
+	r.read(a, 0, 128)
+	if r.cache.Load(c, 0, 384); len(r.bucket.asked()) != gets+1 || r.cache.unread != 6 {
+		t.Fatalf("gets %q, %d unread", r.bucket.asked()[gets:], r.cache.unread)
+	}
+	for at := int64(640); at < 640+30*testBlock; at += testBlock {
+		r.read(b, at, at+testBlock)
+	}
+	if n := r.cache.unread; n > 1 {
+		t.Errorf("%d blocks that nobody came for are still there", n)
+	}
 }
 
 // FM-52: evicted in use.
@@ -329,7 +359,7 @@ func TestATinyCacheWith64RandomReaders(t *testing.T) {
 			readers.Wait()
 			r.jobs.Wait()
 			s := r.cache.Stats()
-			if s.InUseBytes != 0 || r.cache.count != r.cache.idle.Len() {
+			if s.InUseBytes != 0 || r.cache.count != r.cache.idle.Len()+r.cache.ahead.Len() {
 				t.Errorf("something is still in use: %+v, window %d, idle %d", s, r.cache.count, r.cache.idle.Len())
 			}
 			if (s.DiskHits > 0) != (disk > 0) {

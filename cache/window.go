@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 )
@@ -8,7 +9,7 @@ import (
 // What may be in use is counted in units, one a block that is pinned or being filled: c.inUse of them are taken, and those that
 // reserve has taken and attach has not spent yet. The window is never larger than there are units, so that
 //
-//	inUse + idle = count <= window,  count + main part + victims on their way there <= blocks
+//	inUse + idle + ahead = count <= window,  count + main part + victims on their way there <= blocks
 
 // reserve takes n units.
 func (c *Cache) reserve(ctx context.Context, n int64, wait bool) error {
@@ -58,6 +59,8 @@ func (c *Cache) attach(o Object, first, end, ahead int64) (pinned, missing []*bl
 			c.found[b.id] = b
 			c.count++
 			c.inUse++
+			c.brought++
+			b.born = c.brought
 			missing = append(missing, b)
 			if wanted {
 				spare--
@@ -97,6 +100,9 @@ func (c *Cache) attach(o Object, first, end, ahead int64) (pinned, missing []*bl
 	}
 	return pinned, missing, err
 }
+
+// staleWindows is after how many windows full of blocks one that nobody has read is taken for one that nobody will.
+const staleWindows = 2
 
 // unreadMax is how much of the window may hold what was brought in ahead.
 func (c *Cache) unreadMax() int { return c.window * 3 / 4 }
@@ -140,15 +146,27 @@ func (c *Cache) findLocked(i id, wanted bool) (*block, where) {
 func (c *Cache) useLocked(b *block) {
 	c.inUse++
 	if b.order != nil {
-		c.idle.Remove(b.order)
+		c.listOf(b).Remove(b.order)
 		b.order = nil
 	}
 }
 
-// evictLocked takes the least recently used block out of the window. There is one while the window holds more than may be in
-// use.
+// listOf is the list of the idle blocks among which the block belongs.
+func (c *Cache) listOf(b *block) *list.List {
+	if b.unread {
+		return &c.ahead
+	}
+	return &c.idle
+}
+
+// evictLocked takes the least recently used block out of the window; those that are still to be read come last, unless their
+// reader has not come for so long that it may have gone. There is one while the window holds more than may be in use.
 func (c *Cache) evictLocked() *block {
-	b := c.idle.Remove(c.idle.Front()).(*block)
+	from := &c.idle
+	if e := c.ahead.Front(); e != nil && (from.Len() == 0 || c.brought-e.Value.(*block).born > staleWindows*int64(c.window)) {
+		from = &c.ahead
+	}
+	b := from.Remove(from.Front()).(*block)
 	b.order = nil
 	delete(c.found, b.id)
 	c.count--
@@ -174,7 +192,7 @@ func (c *Cache) restLocked(b *block) {
 		c.discardLocked(b)
 		return
 	}
-	b.order = c.idle.PushBack(b)
+	b.order = c.listOf(b).PushBack(b)
 }
 
 func (c *Cache) unpin(blocks []*block) {

@@ -326,6 +326,29 @@ func TestAReadIsAnsweredInTimeAndItsDownloadServesTheNext(t *testing.T) {
 	}
 }
 
+func TestWhatComesTooLateIsLetGoOf(t *testing.T) {
+	w := three(t)
+	var running *sync.WaitGroup
+	r := w.reader(func(o *Options) { running = goroutines(o) })
+	if _, b := w.readOne(r, w.all(0)); len(b) == 0 { // the records are in memory, the index is not
+		t.Fatal("nothing")
+	}
+	running.Wait()
+	asked, g := make(chan struct{}), gate{make(chan struct{})}
+	w.bucket.onGet = func(key string, _ object.Range) error { close(asked); return g.onGet(key, object.Range{}) }
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-asked; cancel() }()
+	q := w.all(5)
+	if result := r.Read(ctx, testTime, &q)[0]; result.Code != wire.None || result.Records.Length > 0 {
+		t.Errorf("code %d, %d bytes", result.Code, result.Records.Length)
+	}
+	close(g.open)
+	running.Wait()
+	if s := r.Stats(); s.Cache.InUseBytes != 0 {
+		t.Errorf("what came too late is still in use: %+v", s.Cache)
+	}
+}
+
 // goroutines has a Reader run what it starts beside it.
 func goroutines(o *Options) *sync.WaitGroup {
 	var running sync.WaitGroup
