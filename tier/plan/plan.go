@@ -136,7 +136,8 @@ func Plan(now time.Time, v View) []Task {
 	p.moveStart()
 	p.deleteLocal()
 	p.seal()
-	if v.Bucket.Read && !(v.Closing && v.Bucket.Closed) {
+	closed := v.Closing && v.Bucket.Closed && v.Bucket.End == v.Local.End // not by a stop before, since when something was written
+	if v.Bucket.Read && !closed {
 		p.recordStart()
 		p.drop()
 		p.copy()

@@ -259,11 +259,12 @@ func TestSafety29ACleanStop(t *testing.T) {
 		"it closes what is whole": {[]func(*View){closing, copied(60), func(v *View) {
 			v.Local.Segments = append(v.Local.Segments, LocalSegment{Base: 60, Next: 60})
 		}}, "close 60"},
-		"it deletes nothing, for want of time":   {[]func(*View){closing, copied(60), dropped(8)}, "seal 50, close 60"},
-		"it leaves a closed manifest alone":      {[]func(*View){closing, copied(60), func(v *View) { v.Bucket.Closed = true; v.Local.LogStart = 20 }}, "delete-local 0, seal 50"},
-		"it does not close while a copy is out":  {[]func(*View){closing, copied(60), func(v *View) { v.Copying = []wire.Offset{50} }}, "seal 50"},
-		"an empty partition is closed, too":      {[]func(*View){closing, func(v *View) { v.Bucket = Bucket{Read: true}; v.Local = Local{Segments: []LocalSegment{{}}} }}, "close 0"},
-		"an open transaction keeps it from that": {[]func(*View){closing, copied(50), func(v *View) { v.Local.LastStableOffset = 55 }}, "seal 50"},
+		"it deletes nothing, for want of time":    {[]func(*View){closing, copied(60), dropped(8)}, "seal 50, close 60"},
+		"it leaves a closed manifest alone":       {[]func(*View){closing, copied(60), func(v *View) { v.Bucket.Closed = true; v.Local.LogStart = 20 }}, "delete-local 0, seal 50"},
+		"what was closed by the stop before, too": {[]func(*View){closing, func(v *View) { v.Bucket.Closed = true }}, "seal 50, " + rest},
+		"it does not close while a copy is out":   {[]func(*View){closing, copied(60), func(v *View) { v.Copying = []wire.Offset{50} }}, "seal 50"},
+		"an empty partition is closed, too":       {[]func(*View){closing, func(v *View) { v.Bucket = Bucket{Read: true}; v.Local = Local{Segments: []LocalSegment{{}}} }}, "close 0"},
+		"an open transaction keeps it from that":  {[]func(*View){closing, copied(50), func(v *View) { v.Local.LastStableOffset = 55 }}, "seal 50"},
 	})
 }
 
