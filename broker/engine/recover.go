@@ -145,8 +145,8 @@ func (e *Engine) planRecovery(ctx context.Context, now time.Time, o Options, id 
 			"or start with --recover, which brings back what is in the bucket and gives up what is not",
 			ErrDataMissing, e.clusterID, r.report.Partitions, len(r.report.Lost), r.report.summary(), strings.Join(o.Config.LogDirs, ", "))
 	}
-	for _, lost := range r.report.Lost {
-		e.logger.Warn("records may be lost", "topic", lost.Topic, "partition", lost.Partition, "offset", int64(lost.First), "next_offset", int64(lost.Next))
+	for _, lost := range r.report.LostRuns() {
+		e.logger.Warn("records may be lost", "topic", lost.Topic, "partition", lost.Partitions(), "offset", int64(lost.First), "next_offset", int64(lost.Next))
 	}
 	e.logger.Warn("the cluster is about to be recovered from its bucket", "cluster_incarnation", r.report.Incarnation,
 		"partitions", r.report.Partitions, "complete", r.report.Complete)

@@ -608,6 +608,26 @@ func TestAStopRightAfterARecoveryIsWhole(t *testing.T) {
 	}
 }
 
+// A broker has fifty partitions of group offsets, most of them empty: nobody wants to read of each.
+func TestLostRangesAreToldInShort(t *testing.T) {
+	report := RecoveryReport{}
+	add := func(topic string, partition int32, first wire.Offset) {
+		report.Lost = append(report.Lost, LostRange{Topic: topic, Partition: partition, First: first, Next: first + gap})
+	}
+	for partition := range int32(50) {
+		add(wire.ConsumerOffsetsTopic, partition, 0)
+	}
+	add("t", 0, 5)
+	add("t", 1, 5)
+	add("t", 2, 6)
+	add("t", 4, 6)
+	add("u", 5, 6)
+	want := "t-0 to 1 from offset 5 on, t-2 from offset 6 on, t-4 from offset 6 on, u-5 from offset 6 on, __consumer_offsets-0 to 49 from offset 0 on"
+	if got := report.summary(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 // Safety rule 30: a topic that was never tiered is lost with the disk. It is said to be, and it begins above what it may have had.
 func TestSafety30ATopicThatIsNotInTheBucketIsNamed(t *testing.T) {
 	r := tiered(t)

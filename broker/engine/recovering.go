@@ -85,6 +85,7 @@ func (r *recovering) decided(now time.Time, proposed []tier.Release, answer *met
 		if failed || answer.Partitions[i].Result.Code != wire.None {
 			r.waiting = append(r.waiting, released)
 		} else {
+			released.Restarted = false // nobody has to be told of that once more
 			r.engine.tier.release(now, released)
 		}
 	}

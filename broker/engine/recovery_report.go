@@ -61,21 +61,58 @@ func (r *RecoveryReport) add(t *metadata.Topic, partition int32, found tier.Foun
 	})
 }
 
-// namedMax bounds the partitions that an error names.
+// LostRun is one and the same range in partitions of a topic that follow each other, up to LastPartition.
+type LostRun struct {
+	LostRange
+	LastPartition int32
+}
+
+// Partitions names the partitions of the run.
+func (r LostRun) Partitions() string {
+	if r.LastPartition == r.Partition {
+		return fmt.Sprint(r.Partition)
+	}
+	return fmt.Sprintf("%d to %d", r.Partition, r.LastPartition)
+}
+
+// LostRuns are the lost ranges in short, for people: those of internal topics last.
+func (r *RecoveryReport) LostRuns() []LostRun {
+	var users, internal []LostRun
+	for _, lost := range r.Lost {
+		runs := &users
+		if wire.IsInternalTopic(lost.Topic) {
+			runs = &internal
+		}
+		if n := len(*runs); n > 0 {
+			last := &(*runs)[n-1]
+			same := last.LostRange
+			same.Partition = lost.Partition
+			if same == lost && lost.Partition == last.LastPartition+1 {
+				last.LastPartition++
+				continue
+			}
+		}
+		*runs = append(*runs, LostRun{LostRange: lost, LastPartition: lost.Partition})
+	}
+	return append(users, internal...)
+}
+
+// namedMax bounds the runs that an error names.
 const namedMax = 10
 
 // summary names what is lost, in a sentence's middle.
 func (r *RecoveryReport) summary() string {
 	var out strings.Builder
-	for i, lost := range r.Lost {
+	runs := r.LostRuns()
+	for i, run := range runs {
 		if i == namedMax {
-			fmt.Fprintf(&out, " and %d more", len(r.Lost)-i)
+			out.WriteString(", and more")
 			break
 		}
 		if i > 0 {
 			out.WriteString(", ")
 		}
-		fmt.Fprintf(&out, "%s-%d from offset %d on", lost.Topic, lost.Partition, lost.First)
+		fmt.Fprintf(&out, "%s-%s from offset %d on", run.Topic, run.Partitions(), run.First)
 	}
 	return out.String()
 }

@@ -108,12 +108,12 @@ func (v recoveryView) write(p *page) {
 		p.row("lost", "nothing")
 		return
 	}
-	p.heading("LOST FROM", "TOPIC", "PARTITION", "NEW RECORDS FROM", "")
-	for _, lost := range v.Lost {
-		note := ""
+	p.heading("TOPIC", "PARTITION", "LOST FROM", "NEW RECORDS FROM", "IN THE OBJECT STORE")
+	for _, lost := range v.LostRuns() {
+		there := "everything before"
 		if lost.Absent {
-			note = "nothing of it is in the object store"
+			there = "nothing"
 		}
-		p.row(int64(lost.First), lost.Topic, lost.Partition, int64(lost.Next), note)
+		p.row(lost.Topic, lost.Partitions(), int64(lost.First), int64(lost.Next), there)
 	}
 }
