@@ -187,3 +187,20 @@ func BenchmarkRecover(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkOpenUpload verifies a sealed segment of 64 MiB and makes its indexes.
+func BenchmarkOpenUpload(b *testing.B) {
+	l := filled(b, 16<<10)
+	if err := l.Roll(testTime); err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(l.Size())
+	b.ReportAllocs()
+	for b.Loop() {
+		u, err := l.OpenUpload(0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		u.Release()
+	}
+}

@@ -13,6 +13,9 @@ import (
 
 // TruncateTo drops everything from offset on; a batch that offset splits goes whole. It tells whether something went. It is
 // durable when it returns, so that no crash brings back what was cut.
+//
+// A tiered log that is cut below its local start begins there anew, empty: what the object store has below stays, and its producers
+// are not known here (StartFromTier brings them).
 func (l *Log) TruncateTo(now time.Time, offset wire.Offset) (bool, error) {
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
