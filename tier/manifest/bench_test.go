@@ -125,7 +125,7 @@ func BenchmarkCommit(b *testing.B) {
 // TestMemoryOfASegment: 64 bytes where its page is in memory, and the state itself stays small.
 func TestMemoryOfASegment(t *testing.T) {
 	b := newBench(t)
-	count := 20_000
+	count := 6_000
 	heap := func() int64 {
 		runtime.GC()
 		var s runtime.MemStats

@@ -98,13 +98,13 @@ func (c *cluster) step() {
 	case n < 6: // the controller makes it the leader; the former one may not know
 		c.epoch++
 		b.epoch = c.epoch
-	case n < 70:
+	case n < 60:
 		c.work(b)
-	case n < 80:
+	case n < 68:
 		c.refresh(b)
-	case n < 84:
+	case n < 72:
 		_ = b.manifest.Snapshot(c.t.Context(), c.now)
-	case n < 87:
+	case n < 75:
 		_, err := b.manifest.Trim(c.t.Context(), c.now, 0)
 		c.mustNotHalt("trim", b, err)
 	case n < 91:
@@ -288,7 +288,7 @@ func (c *cluster) finish() {
 func TestOneHistory(t *testing.T) {
 	seeds, steps := uint64(60), 400
 	if testing.Short() {
-		seeds = 15
+		seeds = 20
 	}
 	total := map[string]int{}
 	for seed := range seeds {
