@@ -213,12 +213,10 @@ func (c *client) Uploads(ctx context.Context, prefix string) iter.Seq2[bucket.Up
 }
 
 func (c *client) Status(err error) (status int, code string) {
-	var answer *smithyhttp.ResponseError
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
 		status = answer.HTTPStatusCode()
 	}
-	var api smithy.APIError
-	if errors.As(err, &api) {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		code = api.ErrorCode()
 	}
 	return status, code

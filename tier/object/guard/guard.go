@@ -303,8 +303,8 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.inner.Read(p)
 	b.call.seen.Bytes += int64(n)
 	switch {
-	case err == io.EOF:
-		b.finish(nil)
+	case errors.Is(err, io.EOF):
+		_ = b.finish(nil)
 	case err != nil:
 		err = b.finish(fmt.Errorf("%w: %w", object.ErrUnavailable, err))
 	}
@@ -313,7 +313,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 func (b *body) Close() error {
 	err := b.inner.Close()
-	b.finish(nil)
+	_ = b.finish(nil)
 	return err
 }
 

@@ -173,10 +173,8 @@ func TestBO097WhatMayBeTriedAgainIs(t *testing.T) {
 		if len(g.seen) != down+1 {
 			t.Errorf("%s: %d requests", name, len(g.seen))
 		}
-		want := []time.Duration{100, 200, 400, 800} // half of the bounds
-		for i := range want {
-			want[i] *= time.Millisecond
-		}
+		const ms = time.Millisecond
+		want := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms} // half of the bounds
 		if !slices.Equal(g.clock.slept, want) {
 			t.Errorf("%s: pauses of %v", name, g.clock.slept)
 		}
@@ -403,14 +401,14 @@ func TestEveryCallHasADeadlineThatGrowsWithItsBody(t *testing.T) {
 			t.Errorf("a put that takes %s: %v", c.takes, err)
 		}
 	}
-	g, inner := newSlow(1500*time.Millisecond, o)
+	g, _ := newSlow(1500*time.Millisecond, o)
 	if _, err := g.Head(t.Context(), "k"); !errors.Is(err, object.ErrUnavailable) {
 		t.Errorf("a head that takes longer than its second: %v", err)
 	}
 
 	// A get learns the size from the answer: 5 bytes at 1.5 s each, with 1 s and 10 bytes a second.
 	o.Slowest = 1
-	g, inner = newSlow(0, o)
+	g, inner := newSlow(0, o)
 	if _, err := g.Put(t.Context(), "k", strings.NewReader("12345"), object.IfAbsent()); err != nil {
 		t.Fatal(err)
 	}
@@ -470,7 +468,7 @@ func (b breaking) List(ctx context.Context, prefix, after string) iter.Seq2[obje
 func TestAListGoesOnBehindTheLastKey(t *testing.T) {
 	inner := memstore.New(nil)
 	var want []string
-	for _, key := range strings.Split("a b c d e f g h i j k l m n", " ") {
+	for key := range strings.SplitSeq("a b c d e f g h i j k l m n", " ") {
 		want = append(want, key)
 		if _, err := inner.Put(t.Context(), key, strings.NewReader("x"), object.IfAbsent()); err != nil {
 			t.Fatal(err)

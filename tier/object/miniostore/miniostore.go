@@ -162,8 +162,7 @@ func (c *client) Uploads(ctx context.Context, prefix string) iter.Seq2[bucket.Up
 }
 
 func (c *client) Status(err error) (status int, code string) {
-	var answer minio.ErrorResponse
-	if errors.As(err, &answer) {
+	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return answer.StatusCode, answer.Code
 	}
 	return 0, ""

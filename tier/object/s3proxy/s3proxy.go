@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -155,9 +156,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		p.hang(r)
 		return
 	}
-	for name, values := range answer.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), answer.Header)
 	w.WriteHeader(answer.StatusCode)
 	if f.CutBack > 0 {
 		_, _ = io.CopyN(w, answer.Body, f.CutBack)

@@ -94,7 +94,7 @@ func start(t testing.TB, kind Kind, encrypted bool) *Server {
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.process = command(program, kind, address, data, certs, encrypted)
+	s.process = command(t.Context(), program, kind, address, data, certs, encrypted)
 	output, err := os.Create(filepath.Join(s.folder, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func find(t testing.TB, kind Kind) string {
 	return program
 }
 
-func command(program string, kind Kind, address, data, certs string, encrypted bool) *exec.Cmd {
+func command(ctx context.Context, program string, kind Kind, address, data, certs string, encrypted bool) *exec.Cmd {
 	var arguments []string
 	switch kind {
 	case MinIO:
@@ -147,7 +147,7 @@ func command(program string, kind Kind, address, data, certs string, encrypted b
 		}
 		arguments = append(arguments, "posix", data)
 	}
-	c := exec.Command(program, arguments...)
+	c := exec.CommandContext(ctx, program, arguments...)
 	c.SysProcAttr = dieWithParent()
 	c.Env = append(os.Environ(),
 		"MINIO_ROOT_USER="+AccessKey, "MINIO_ROOT_PASSWORD="+SecretKey, "MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_CI_CD=1",
@@ -157,7 +157,7 @@ func command(program string, kind Kind, address, data, certs string, encrypted b
 
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,11 @@ func (s *Server) await(t testing.TB) {
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
 	}}
 	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		answer, err := client.Get(s.URL + "/")
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(r)
 		if err != nil {
 			continue
 		}

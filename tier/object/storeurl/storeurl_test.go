@@ -40,7 +40,8 @@ func TestOpenMemIsNewEachTime(t *testing.T) {
 }
 
 func TestOpenRefusesWhatItDoesNotKnow(t *testing.T) {
-	for _, bad := range []string{"", "/dir", "file://dir", "file://dir/x", "file://", "file:dir", "mem://name", "ftp://x", "%zz", "file:///x?y=z",
+	for _, bad := range []string{
+		"", "/dir", "file://dir", "file://dir/x", "file://", "file:dir", "mem://name", "ftp://x", "%zz", "file:///x?y=z",
 		"s3://", "s3:///bucket", "s3://bucket:9000/x", "s3://bucket?regoin=x", "s3://bucket?path-style=maybe", "s3://bucket?region=a&region=b",
 		"s3://bucket?endpoint=host:9000", "s3://bucket?endpoint=http://host/path", "s3://bucket/a//b", "s3://bucket/../b", "s3://bucket/x#y",
 		"s3://bucket?ca=/does/not/exist", "minio://host:9000", "minio://host:9000/", "minio:///bucket", "minio://host/bucket?endpoint=x",
