@@ -51,8 +51,6 @@ func (b *block) isReady() bool {
 // span is a range of bytes, to exclusive.
 type span struct{ from, to int64 }
 
-func (s span) holds(other span) bool { return s.from <= other.from && other.to <= s.to }
-
 // joined is the union where the two touch, else the other one.
 func (s span) joined(other span) span {
 	if other.from > s.to || s.from > other.to || s.from == s.to {

@@ -3,6 +3,7 @@ package cold
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -265,7 +266,7 @@ func (w *twin) put(l *log.Log, base, start wire.Offset) manifest.Segment {
 	}
 	defer u.Release()
 	data := make([]byte, u.Size)
-	if _, err := u.File.ReadAt(data, 0); err != nil && err != io.EOF {
+	if _, err := u.File.ReadAt(data, 0); err != nil && !errors.Is(err, io.EOF) {
 		w.t.Fatal(err)
 	}
 	var lineage []manifest.EpochStart
@@ -367,7 +368,7 @@ func take(t testing.TB, result Result) []byte {
 		return nil
 	}
 	b := make([]byte, result.Records.Length)
-	if n, err := result.Records.File.ReadAt(b, result.Records.Offset); n != len(b) || err != nil && err != io.EOF {
+	if n, err := result.Records.File.ReadAt(b, result.Records.Offset); n != len(b) || err != nil && !errors.Is(err, io.EOF) {
 		t.Fatalf("read records: %d of %d, %v", n, len(b), err)
 	}
 	result.Records.Release()

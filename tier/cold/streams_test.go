@@ -196,7 +196,7 @@ func TestManyReadersOfATinyCache(t *testing.T) {
 	w := long(t, 4, 16<<10)
 	whole := map[wire.Offset][]byte{}
 	end := w.m.State().End
-	for from := wire.Offset(0); from < end; from++ {
+	for from := range end {
 		whole[from] = w.local(from, end, 2000, true)
 	}
 	var running *sync.WaitGroup

@@ -2,6 +2,7 @@ package cold
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"slices"
 	"testing"
@@ -24,7 +25,7 @@ func (w *twin) local(from, upTo wire.Offset, maxBytes int, first bool) []byte {
 	}
 	defer got.Range.Release()
 	b := make([]byte, got.Range.Length)
-	if n, err := got.Range.File.ReadAt(b, got.Range.Offset); n != len(b) || err != nil && err != io.EOF {
+	if n, err := got.Range.File.ReadAt(b, got.Range.Offset); n != len(b) || err != nil && !errors.Is(err, io.EOF) {
 		w.t.Fatal(err)
 	}
 	whole := 0
@@ -65,7 +66,7 @@ func TestAFetchGivesWhatTheLogGives(t *testing.T) {
 		if len(w.m.State().Pages) == 0 || len(w.segments()) < 5 {
 			t.Fatalf("%d segments in %d pages are too few", len(w.segments()), len(w.m.State().Pages))
 		}
-		for from := wire.Offset(0); from < end; from++ {
+		for from := range end {
 			for _, maxBytes := range []int{1, 100 + w.rng.IntN(100), 700, 100_000} {
 				upTo := min(from+1+wire.Offset(w.rng.IntN(80)), end)
 				for _, first := range []bool{true, false} {
@@ -175,7 +176,7 @@ func TestReadCommittedSeesWhatItSeesInTheLog(t *testing.T) {
 			all, err := w.log.AbortedTransactions(from, to)
 			return slices.DeleteFunc(all, func(a log.AbortedTransaction) bool { return a.Last < end }), err
 		}
-		for from := wire.Offset(0); from < end; from++ {
+		for from := range end {
 			for _, maxBytes := range []int{1, 400, 100_000} {
 				f := w.fetch(from, end, maxBytes)
 				f.LocalAborted = localAborted
