@@ -137,9 +137,9 @@ func TestAFailingPartitionHoldsUpNoOther(t *testing.T) {
 		return faultstore.None
 	}
 	r.produce(20)
-	for range 30 {
+	for range 120 {
 		r.produce(1) // hints are no reason to try sooner
-		r.pass(20 * time.Second)
+		r.pass(5 * time.Second)
 	}
 	r.pass(2 * testUnsealed)
 	if s := r.stats("payments"); s.BehindSegments > 0 || s.Err != nil {
