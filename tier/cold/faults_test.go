@@ -89,11 +89,26 @@ func TestASegmentThatWasReplacedIsReadFromItsNewObject(t *testing.T) {
 func TestAMissingObjectIsAStorageErrorAndAnAlarm(t *testing.T) {
 	w := three(t)
 	var alarm *bytes.Buffer
-	r := w.reader(func(o *Options) { alarm = logged(o) })
+	now := testTime
+	r := w.reader(func(o *Options) { alarm = logged(o); o.Now = func() time.Time { return now } })
 	w.remove(w.segments()[1])
-	for range 3 {
+	gets := 0
+	for i := range 20 {
 		if result, _ := w.readOne(r, w.all(12)); result.Code != wire.KafkaStorageError {
 			t.Errorf("code %d", result.Code)
+		}
+		switch n := w.bucket.count(); i {
+		case 0:
+			gets = n
+		case 10:
+			if n != gets {
+				t.Errorf("%d gets by clients that ask again at once, want %d", n, gets)
+			}
+			now = now.Add(badFor)
+		case 19:
+			if n != 2*gets {
+				t.Errorf("%d gets some time later, want %d", n, 2*gets)
+			}
 		}
 	}
 	if n := strings.Count(alarm.String(), "level=ERROR"); n != 1 {

@@ -35,19 +35,44 @@ func (r *rate) debt() time.Duration {
 	return max(r.free.Sub(now), 0)
 }
 
-// alarmEvery is how often the same object is complained about: clients ask again and again.
-const alarmEvery = time.Minute
+const (
+	// alarmEvery is how often the same object is complained about: clients ask again and again.
+	alarmEvery = time.Minute
+	// badFor is for how long a place that could not be read is not tried again, so that it costs a get now and then, and not
+	// several for each request of each client.
+	badFor = 5 * time.Second
+	// alarmsMax bounds what is remembered of either.
+	alarmsMax = 1000
+)
 
-// alarmsMax bounds what is remembered of complaints.
-const alarmsMax = 1000
-
-// alarms are log lines for what somebody has to look at.
+// alarms are log lines for what somebody has to look at, and the places that they are about.
 type alarms struct {
 	logger *slog.Logger
 	now    func() time.Time
 
-	mu   sync.Mutex // guards last; a leaf
+	mu   sync.Mutex // guards what follows; a leaf
 	last map[string]time.Time
+	bad  map[place]time.Time // until when it is not tried again
+}
+
+// known tells whether a place could not be read a moment ago.
+func (a *alarms) known(p place) bool {
+	now := a.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	until, ok := a.bad[p]
+	return ok && now.Before(until)
+}
+
+// remember notes that a place can't be read.
+func (a *alarms) remember(p place) {
+	until := a.now().Add(badFor)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.bad == nil || len(a.bad) >= alarmsMax {
+		a.bad = map[place]time.Time{}
+	}
+	a.bad[p] = until
 }
 
 func (a *alarms) raise(p Partition, key string, err error) {

@@ -155,6 +155,9 @@ func (t *task) atOnce(a *answer) bool {
 
 // run reads, and once more where the manifest may have moved on or bytes were damaged.
 func (t *task) run() Result {
+	if t.alarms.known(t.place(t.Offset)) {
+		return Result{Code: wire.KafkaStorageError}
+	}
 	var err error
 	for range 2 {
 		var result Result
@@ -184,6 +187,7 @@ func (t *task) failed(err error) Result {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, cache.ErrFull):
 		return Result{}
 	case lasting(err):
+		t.alarms.remember(t.place(t.Offset))
 		t.alarms.raise(t.Partition, t.seen.object.Key, err)
 	}
 	return Result{Code: wire.KafkaStorageError}
