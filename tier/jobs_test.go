@@ -166,6 +166,9 @@ func TestANewLeadershipWaitsForTheJobOfTheFormer(t *testing.T) {
 		t.Fatalf("%d uploads", len(uploads))
 	}
 	r.lead(StartHere)
+	r.lead(StartHere)
+	r.m.Resign(tpOf("orders"))
+	r.lead(StartHere)
 	if jobs := r.m.Due(r.now); len(jobs) != 0 {
 		t.Fatalf("%d jobs of a partition at a time", len(jobs))
 	}

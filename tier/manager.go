@@ -90,13 +90,23 @@ func (m *Manager) Lead(now time.Time, l Leadership) (held bool) {
 	if p.held {
 		due = now.Add(-idleLook) // clients wait for it
 	}
-	if former != nil && former.running != nil {
-		former.successor = p // queued when that job is back
+	if r := m.runningLocked(l.TopicPartition); r != nil {
+		r.p.successor = p // queued when that job is back
 		p.due = due
 	} else {
 		m.queue.put(p, due)
 	}
 	return p.held
+}
+
+// runningLocked is the job of a partition that is out, of whatever leadership; nil if there is none.
+func (m *Manager) runningLocked(tp wire.TopicPartition) *running {
+	for _, r := range m.out {
+		if r.p.TopicPartition == tp {
+			return r
+		}
+	}
+	return nil
 }
 
 // beginning is how a leadership has to begin: not as it was told where the log says otherwise.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/log"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/chain"
 	"github.com/tidemark-io/tidemark/tier/plan"
@@ -64,7 +65,7 @@ func (m *Manager) complete(now time.Time, r *running, out outcome) {
 	}
 	m.answerLocked(nil, func(w *logStartWaiter) bool { return w.p == p && p.recorded(w.offset) })
 	if p.stopped {
-		m.answerLocked(wire.NotLeaderOrFollower, func(w *logStartWaiter) bool { return w.p == p })
+		m.answerLocked(stoppedCode(p.err), func(w *logStartWaiter) bool { return w.p == p })
 	}
 	answered := m.takeAnsweredLocked()
 	m.mu.Unlock()
@@ -78,6 +79,14 @@ func (m *Manager) complete(now time.Time, r *running, out outcome) {
 	for _, w := range answered {
 		w.done(w.answer)
 	}
+}
+
+// stoppedCode is what those hear who wait for a manifest that is written no more.
+func stoppedCode(why error) wire.Code {
+	if errors.Is(why, errFenced) {
+		return wire.NotLeaderOrFollower
+	}
+	return wire.KafkaStorageError
 }
 
 // noteLocked says when the partition goes on.
@@ -122,6 +131,8 @@ func (p *partition) report(err error, first bool) {
 		p.logger.Warn("another leader writes the manifest: this one has stopped", "err", err)
 	case final(err):
 		p.logger.Error("the tier of this partition stands still", "err", err)
+	case errors.Is(err, log.ErrDamaged):
+		p.logger.Error("a damaged segment is held back from the bucket, with all behind it", "err", err)
 	case errors.Is(err, context.Canceled):
 	case first:
 		p.logger.Warn("work on the tier failed and is tried again", "err", err)
@@ -172,8 +183,10 @@ func (m *Manager) ReportLogStart(now time.Time, tp wire.TopicPartition, offset w
 	p := m.partitions[tp]
 	var answer error
 	switch {
-	case p == nil || p.stopped:
+	case p == nil:
 		answer = wire.NotLeaderOrFollower
+	case p.stopped:
+		answer = stoppedCode(p.err)
 	case !p.tiered() || p.recorded(offset):
 	case len(m.waiters) >= waitersMax:
 		answer = wire.RequestTimedOut

@@ -91,9 +91,6 @@ func (p *partition) deleteDropped(ctx context.Context, now time.Time, count int)
 	return p.commit(ctx, now, pointDelete, &record)
 }
 
-// sweepFrom is how old what an upload has left unfinished must be: the clocks may differ.
-const sweepFrom = time.Hour
-
 // sweep removes what former leaders have left and no manifest names, a grace after it was put (safety rule 22). It begins with the
 // first entry of this leadership, which nobody can slip anything under any more, and ends when nothing of them is left.
 func (p *partition) sweep(ctx context.Context, now time.Time) error {
@@ -129,7 +126,8 @@ func (p *partition) sweep(ctx context.Context, now time.Time) error {
 		}
 		p.logger.Info("orphan is deleted", "key", o.Key)
 	}
-	if _, err := object.SweepUploads(ctx, p.o.Store, p.prefix+"/", storeNow.Add(-sweepFrom)); err != nil {
+	// None of our own is under way: this is the one job of the partition.
+	if _, err := object.SweepUploads(ctx, p.o.Store, p.prefix+"/", storeNow); err != nil {
 		return fmt.Errorf("sweep unfinished uploads: %w", err)
 	}
 	return nil
