@@ -318,33 +318,39 @@ func TestFM39AnUploadThatIsCut(t *testing.T) {
 	})
 }
 
-// TestFM39WhatACrashLeavesIsSwept: an upload whose process is killed stays in the bucket, where no list shows it.
+// TestFM39WhatACrashLeavesIsSwept: an upload whose process is killed stays in the bucket, where no list shows it. MinIO tells of the
+// uploads of one key alone, so that is what is swept there.
 func TestFM39WhatACrashLeavesIsSwept(t *testing.T) {
-	r := newRig(t)
-	r.each(t, func(t *testing.T, s object.Store) {
-		folder := strings.TrimPrefix(t.Name(), "TestFM39WhatACrashLeavesIsSwept/")
-		parted := s.(object.Parted)
-		upload, err := parted.BeginUpload(t.Context(), "dir/crashed")
-		if err == nil {
-			_, err = parted.PutPart(t.Context(), "dir/crashed", upload, 1, strings.NewReader("part"))
+	for kind, prefix := range map[s3test.Kind]string{s3test.MinIO: "dir/crashed", s3test.Versity: "dir/"} {
+		server := s3test.Start(t, kind)
+		bucket := server.Bucket(t)
+		for _, scheme := range []string{"s3", "minio"} {
+			s, err := storeurl.Open(t.Context(), server.StoreURL(scheme, bucket, scheme))
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := guard.New(s, guard.Options{})
+			upload, err := g.BeginUpload(t.Context(), "dir/crashed")
+			if err == nil {
+				_, err = g.PutPart(t.Context(), "dir/crashed", upload, 1, strings.NewReader("part"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := server.Uploads(t, bucket, scheme+"/dir/crashed"); len(left) != 1 {
+				t.Fatalf("%s by %s: uploads %v", kind, scheme, left)
+			}
+			if n, err := object.SweepUploads(t.Context(), g, prefix, time.Now().Add(-time.Hour)); n != 0 || err != nil {
+				t.Errorf("%s by %s, what began just now: %d swept, %v", kind, scheme, n, err)
+			}
+			if n, err := object.SweepUploads(t.Context(), g, prefix, time.Now().Add(time.Hour)); n != 1 || err != nil {
+				t.Errorf("%s by %s: %d swept, %v", kind, scheme, n, err)
+			}
+			if left := server.Uploads(t, bucket, scheme+"/dir/crashed"); len(left) != 0 {
+				t.Errorf("%s by %s: uploads %v are left", kind, scheme, left)
+			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if left := r.server.Uploads(t, r.bucket, folder+"/dir/crashed"); len(left) != 1 {
-			t.Fatalf("uploads %v", left)
-		}
-		// MinIO tells of the uploads of one key alone, so that is what is swept here.
-		if n, err := object.SweepUploads(t.Context(), s, "dir/crashed", time.Now().Add(-time.Hour)); n != 0 || err != nil {
-			t.Errorf("what began just now: %d swept, %v", n, err)
-		}
-		if n, err := object.SweepUploads(t.Context(), s, "dir/crashed", time.Now().Add(time.Hour)); n != 1 || err != nil {
-			t.Errorf("%d swept, %v", n, err)
-		}
-		if left := r.server.Uploads(t, r.bucket, folder+"/dir/crashed"); len(left) != 0 {
-			t.Errorf("uploads %v are left", left)
-		}
-	})
+	}
 }
 
 // TestTheStoresClockIsKnown: safety rule 23 compares it with ours.
