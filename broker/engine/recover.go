@@ -193,6 +193,9 @@ func RecoveryOutlook(
 	return s.report, err
 }
 
+// recoveryPartitionsMax bounds what is recovered: in one entry, so that nobody ever sees a part of it, whose size is bounded.
+const recoveryPartitionsMax = 25_000
+
 // surveyBucket looks at the manifests.
 func surveyBucket(
 	ctx context.Context, now time.Time, clusterID string, settings *config.Broker, store object.Store, run func(n int, work func(i int)),
@@ -203,6 +206,9 @@ func surveyBucket(
 		partition int32
 		found     tier.Found
 		err       error
+	}
+	if n := image.PartitionCount(); n > recoveryPartitionsMax {
+		return survey{}, fmt.Errorf("the cluster has %d partitions, and a recovery is one entry of the metadata chain, which holds %d", n, recoveryPartitionsMax)
 	}
 	var looks []look
 	for t := range image.Topics("") {

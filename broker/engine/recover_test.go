@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/tidemark-io/tidemark/broker/replica"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/chain"
 	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/cluster"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
@@ -625,6 +627,22 @@ func TestLostRangesAreToldInShort(t *testing.T) {
 	want := "t-0 to 1 from offset 5 on, t-2 from offset 6 on, t-4 from offset 6 on, u-5 from offset 6 on, __consumer_offsets-0 to 49 from offset 0 on"
 	if got := report.summary(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// However large the numbers are, a recovery fits into one entry.
+func TestTheLargestRecoveryFitsIntoAnEntry(t *testing.T) {
+	const most = math.MaxInt32
+	raw, err := metadata.MarshalRecord(&metadata.PartitionRecord{TopicID: wire.TopicID{1}, Index: most, Partition: metadata.Partition{
+		Replicas: []wire.BrokerID{most}, Directories: []string{wire.TopicID{1}.String()}, ISR: []wire.BrokerID{most}, Leader: wire.NoBroker,
+		LeaderEpoch: most, PartitionEpoch: most, Recovery: metadata.Recovering,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const others = 1 << 20 // the entry's head, and the brokers that are unregistered
+	if size := (len(raw) + len(",\n")) * recoveryPartitionsMax; size > chain.EntryBytesMax-others {
+		t.Errorf("%d partitions take %d bytes", recoveryPartitionsMax, size)
 	}
 }
 
