@@ -144,3 +144,80 @@ func rawGets(b *testing.B, w *twin) {
 		workers.Wait()
 	}
 }
+
+// BenchmarkFirstByte is T3: what a first fetch waits for, beside one get of the same MiB.
+func BenchmarkFirstByte(b *testing.B) {
+	w := benchmarkTwin(b)
+	segments := w.segments()
+	end := w.m.State().End
+	first := func(b *testing.B, offset func(s manifest.Segment) wire.Offset) {
+		for i := 0; b.Loop(); i++ {
+			b.StopTimer()
+			r, running := benchmarkReader(w)
+			b.StartTimer()
+			q := Request{MaxBytes: 1 << 20, MinOneBatch: true, Partitions: []Fetch{w.fetch(offset(segments[i%len(segments)]), end, 1<<20)}}
+			result := r.Read(b.Context(), time.Now(), &q)[0]
+			b.StopTimer()
+			if result.Records.Length == 0 {
+				b.Fatal(result.Code)
+			}
+			result.Records.Release()
+			running.Wait()
+			if err := r.Close(); err != nil {
+				b.Fatal(err)
+			}
+			b.StartTimer()
+		}
+	}
+	b.Run("without index", func(b *testing.B) { first(b, func(s manifest.Segment) wire.Offset { return s.Start }) })
+	b.Run("with index", func(b *testing.B) { first(b, func(s manifest.Segment) wire.Offset { return (s.Start + s.End) / 2 }) })
+	b.Run("get", func(b *testing.B) {
+		buf := make([]byte, 1<<20)
+		for i := 0; b.Loop(); i++ {
+			o, err := w.bucket.Get(b.Context(), w.key(segments[i%len(segments)], manifest.LogObject), object.Range{Offset: 1 << 20, Length: 1 << 20})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := io.ReadFull(o.Body, buf); err != nil {
+				b.Fatal(err)
+			}
+			if err := o.Body.Close(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkManyPartitions is T2: 128 MiB as fifty partitions, in fetches of all that are not at their end yet.
+func BenchmarkManyPartitions(b *testing.B) {
+	w := benchmarkTwin(b)
+	end := w.m.State().End
+	b.SetBytes(w.m.State().Bytes)
+	for b.Loop() {
+		r, running := benchmarkReader(w)
+		q := Request{MaxBytes: 50 << 20, MinOneBatch: true}
+		for i := range wire.Offset(50) {
+			f := w.fetch(end*i/50, end*(i+1)/50, 1<<20)
+			f.TopicPartition.Partition = int32(i)
+			q.Partitions = append(q.Partitions, f)
+		}
+		for len(q.Partitions) > 0 {
+			left := q.Partitions[:0:0]
+			for i, result := range r.Read(b.Context(), time.Now(), &q) {
+				f := q.Partitions[i]
+				if result.Records.Length > 0 {
+					result.Records.Release()
+					f.Offset = result.Next
+				}
+				if f.Offset < f.UpTo {
+					left = append(left, f)
+				}
+			}
+			q.Partitions = left
+		}
+		running.Wait()
+		if err := r.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
