@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -190,7 +191,7 @@ func TestSafety30AStopAWipeAndAStart(t *testing.T) {
 	}
 	r.produceTo("t", records)
 	if _, ok := records[20]; !ok {
-		t.Errorf("there is a gap: %v", slices.Sorted(keysOf(records)))
+		t.Errorf("there is a gap: %v", slices.Sorted(maps.Keys(records)))
 	}
 	empty := ledger{}
 	r.produceTo("empty", empty)
@@ -209,16 +210,6 @@ func TestSafety30AStopAWipeAndAStart(t *testing.T) {
 		t.Errorf("report %+v, %t", report, ok)
 	}
 	r.consistent()
-}
-
-func keysOf(l ledger) func(func(wire.Offset) bool) {
-	return func(yield func(wire.Offset) bool) {
-		for offset := range l {
-			if !yield(offset) {
-				return
-			}
-		}
-	}
 }
 
 // Safety rule 30: after a kill nothing is given up unless somebody says so, and the error says what that would cost.
@@ -265,14 +256,11 @@ func TestSafety30AKillAWipeAndARecovery(t *testing.T) {
 		}
 		r.commitOffset("g", "t", 10+round)
 		r.pass(2 * time.Minute)
-		for offset, value := range used {
-			if value != "lost" {
-				uploaded[offset] = value
-			}
-		}
-		end := slices.Max(slices.Collect(keysOf(used))) + 1
+		maps.Copy(uploaded, used)
+		maps.DeleteFunc(uploaded, func(_ wire.Offset, value string) bool { return value == "lost" })
+		end := slices.Max(slices.Collect(maps.Keys(used))) + 1
 		r.produceTo("t", used) // acknowledged, and never uploaded
-		lost := slices.Max(slices.Collect(keysOf(used)))
+		lost := slices.Max(slices.Collect(maps.Keys(used)))
 		if lost != end {
 			t.Fatalf("appended at %d, not %d", lost, end)
 		}
@@ -296,7 +284,7 @@ func TestSafety30AKillAWipeAndARecovery(t *testing.T) {
 			t.Errorf("round %d: the group is at %d", round, got)
 		}
 		r.produceTo("t", used)
-		next := slices.Max(slices.Collect(keysOf(used)))
+		next := slices.Max(slices.Collect(maps.Keys(used)))
 		if next != end+gap {
 			t.Errorf("round %d: the next record is at %d, not %d", round, next, end+gap)
 		}
@@ -304,14 +292,6 @@ func TestSafety30AKillAWipeAndARecovery(t *testing.T) {
 		r.has("t", uploaded) // behind what is lost, too
 		r.consistent()
 	}
-}
-
-func maps(l ledger) ledger {
-	clone := ledger{}
-	for offset, value := range l {
-		clone[offset] = value
-	}
-	return clone
 }
 
 // hasReport compares the report with what lies in the bucket and in the log directory.
@@ -456,7 +436,7 @@ func TestSafety21ALogBehindTheManifestBeginsAnewFromTheBucket(t *testing.T) {
 	r.produceTo("t", records)
 	r.has("t", records)
 	if _, ok := records[8]; !ok {
-		t.Errorf("there is a gap: %v", slices.Sorted(keysOf(records)))
+		t.Errorf("there is a gap: %v", slices.Sorted(maps.Keys(records)))
 	}
 	r.consistent()
 }
@@ -516,7 +496,7 @@ func TestARecoveryThatDiesIsBegunAgain(t *testing.T) {
 			used := ledger{}
 			r.produceTo("t", used)
 			r.pass(10 * time.Second)
-			kept := maps(used)
+			kept := maps.Clone(used)
 			r.produceTo("t", used)
 			r.recover = true
 			r.wipe()
