@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"path"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"github.com/tidemark-io/tidemark/broker/replica"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
-	"github.com/tidemark-io/tidemark/tier/chain"
 	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/cluster"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
@@ -441,39 +439,6 @@ func TestSafety21ALogBehindTheManifestBeginsAnewFromTheBucket(t *testing.T) {
 	r.consistent()
 }
 
-// Safety rule 28: the bucket holds nothing of a deleted topic any more, also when the store was away at first.
-func TestSafety28TheBucketLosesADeletedTopic(t *testing.T) {
-	r := tiered(t, "tier.delete.grace.ms=60000")
-	r.create("t")
-	r.create("other")
-	r.pass(time.Second)
-	r.produceTo("t", ledger{})
-	r.produceTo("other", ledger{})
-	r.pass(2 * time.Minute)
-	if len(r.keys("topics/t.")) == 0 {
-		t.Fatal("the topic is not in the bucket")
-	}
-	others := r.keys("topics/other.")
-	name := "t"
-	r.do(&metadata.DeleteTopics{Topics: []metadata.TopicRef{{Name: &name}}})
-	r.faults = func(c faultstore.Call) faultstore.Fault {
-		if strings.HasPrefix(c.Key, "topics/") {
-			return faultstore.Refuse
-		}
-		return faultstore.None
-	}
-	r.pass(5 * time.Minute)
-	r.faults = nil
-	r.pass(5 * time.Minute)
-	if keys := r.keys("topics/t."); len(keys) != 0 || r.e.Image().RemovalCount() != 0 {
-		t.Errorf("%d tasks are left, and %v", r.e.Image().RemovalCount(), keys)
-	}
-	if keys := r.keys("topics/other."); len(keys) < len(others) {
-		t.Errorf("the other topic has lost something: %v", keys)
-	}
-	r.consistent()
-}
-
 // Safety rule 8: a wrong prefix has no cluster to recover, and gets none.
 func TestSafety08AnEmptyBucketIsNotRecovered(t *testing.T) {
 	r := newRig(t)
@@ -483,76 +448,6 @@ func TestSafety08AnEmptyBucketIsNotRecovered(t *testing.T) {
 	}
 	if keys := r.keys(""); len(keys) != 0 {
 		t.Errorf("it made %v", keys)
-	}
-}
-
-// A recovery that dies anywhere is begun again, and comes to the same end.
-func TestARecoveryThatDiesIsBegunAgain(t *testing.T) {
-	for turns := range 12 {
-		t.Run(fmt.Sprint(turns), func(t *testing.T) {
-			r := tiered(t)
-			r.create("t")
-			r.pass(time.Second)
-			used := ledger{}
-			r.produceTo("t", used)
-			r.pass(10 * time.Second)
-			kept := maps.Clone(used)
-			r.produceTo("t", used)
-			r.recover = true
-			r.wipe()
-			r.open()
-			for i := 0; i < turns*10 && !r.e.Serving(); i++ {
-				r.step()
-			}
-			r.kill()
-			r.open()
-			r.settled()
-			r.has("t", kept)
-			r.produceTo("t", used)
-			if image := r.e.Image(); image.ClusterIncarnation() != 1 {
-				t.Errorf("incarnation %d", image.ClusterIncarnation())
-			}
-			r.consistent()
-		})
-	}
-}
-
-// step does one thing: a Step, or one task.
-func (r *rig) step() {
-	r.e.Step(r.now)
-	r.held = append(r.held, r.e.Ready()...)
-	if len(r.held) == 0 {
-		if next := r.e.NextWake(); !next.IsZero() {
-			r.now = later(r.now.Add(time.Millisecond), next)
-		}
-		return
-	}
-	task := r.held[0]
-	r.held = r.held[1:]
-	r.e.Complete(r.now, task.Lane, task.Run(r.t.Context()))
-}
-
-// A partition that serves after its recovery keeps what it takes, even if the broker dies at once.
-func TestWhatARecoveredPartitionTakesIsKept(t *testing.T) {
-	r := tiered(t)
-	r.create("t")
-	r.pass(time.Second)
-	r.recover = true
-	r.wipe()
-	r.open()
-	r.until("it serves", r.e.Serving)
-	served := ledger{}
-	r.until("the partition serves", func() bool { return r.produce("t") == wire.None })
-	r.produceTo("t", served)
-	r.recover = false
-	r.kill()
-	r.open()
-	r.settled()
-	got := r.consume("t")
-	for offset, value := range served {
-		if got[offset] != value {
-			t.Errorf("at %d there is %q, not %q", offset, got[offset], value)
-		}
 	}
 }
 
@@ -587,42 +482,6 @@ func TestAStopRightAfterARecoveryIsWhole(t *testing.T) {
 		if report, ok := r.e.Recovery(); !ok || !report.Complete {
 			t.Errorf("report %+v, %t", report, ok)
 		}
-	}
-}
-
-// A broker has fifty partitions of group offsets, most of them empty: nobody wants to read of each.
-func TestLostRangesAreToldInShort(t *testing.T) {
-	report := RecoveryReport{}
-	add := func(topic string, partition int32, first wire.Offset) {
-		report.Lost = append(report.Lost, LostRange{Topic: topic, Partition: partition, First: first, Next: first + gap})
-	}
-	for partition := range int32(50) {
-		add(wire.ConsumerOffsetsTopic, partition, 0)
-	}
-	add("t", 0, 5)
-	add("t", 1, 5)
-	add("t", 2, 6)
-	add("t", 4, 6)
-	add("u", 5, 6)
-	want := "t-0 to 1 from offset 5 on, t-2 from offset 6 on, t-4 from offset 6 on, u-5 from offset 6 on, __consumer_offsets-0 to 49 from offset 0 on"
-	if got := report.summary(); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-// However large the numbers are, a recovery fits into one entry.
-func TestTheLargestRecoveryFitsIntoAnEntry(t *testing.T) {
-	const most = math.MaxInt32
-	raw, err := metadata.MarshalRecord(&metadata.PartitionRecord{TopicID: wire.TopicID{1}, Index: most, Partition: metadata.Partition{
-		Replicas: []wire.BrokerID{most}, Directories: []string{wire.TopicID{1}.String()}, ISR: []wire.BrokerID{most}, Leader: wire.NoBroker,
-		LeaderEpoch: most, PartitionEpoch: most, Recovery: metadata.Recovering,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const others = 1 << 20 // the entry's head, and the brokers that are unregistered
-	if size := (len(raw) + len(",\n")) * recoveryPartitionsMax; size > chain.EntryBytesMax-others {
-		t.Errorf("%d partitions take %d bytes", recoveryPartitionsMax, size)
 	}
 }
 

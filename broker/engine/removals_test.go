@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 )
 
 // deleter is a store that holds some objects of each topic and gives one up a call.
@@ -139,4 +141,37 @@ func TestRemovalsThatWaitDoNothing(t *testing.T) {
 	if wake := r.e.role.removals.nextWake(); wake.Before(r.now.Add(40 * time.Second)) {
 		t.Errorf("wakes at %v, now is %v", wake, r.now)
 	}
+}
+
+// Safety rule 28: the bucket holds nothing of a deleted topic any more, also when the store was away at first.
+func TestSafety28TheBucketLosesADeletedTopic(t *testing.T) {
+	r := tiered(t, "tier.delete.grace.ms=60000")
+	r.create("t")
+	r.create("other")
+	r.pass(time.Second)
+	r.produceTo("t", ledger{})
+	r.produceTo("other", ledger{})
+	r.pass(2 * time.Minute)
+	if len(r.keys("topics/t.")) == 0 {
+		t.Fatal("the topic is not in the bucket")
+	}
+	others := r.keys("topics/other.")
+	name := "t"
+	r.do(&metadata.DeleteTopics{Topics: []metadata.TopicRef{{Name: &name}}})
+	r.faults = func(c faultstore.Call) faultstore.Fault {
+		if strings.HasPrefix(c.Key, "topics/") {
+			return faultstore.Refuse
+		}
+		return faultstore.None
+	}
+	r.pass(5 * time.Minute)
+	r.faults = nil
+	r.pass(5 * time.Minute)
+	if keys := r.keys("topics/t."); len(keys) != 0 || r.e.Image().RemovalCount() != 0 {
+		t.Errorf("%d tasks are left, and %v", r.e.Image().RemovalCount(), keys)
+	}
+	if keys := r.keys("topics/other."); len(keys) < len(others) {
+		t.Errorf("the other topic has lost something: %v", keys)
+	}
+	r.consistent()
 }
