@@ -194,6 +194,29 @@ func TestBO090TheBucketIsAwayForHours(t *testing.T) {
 	r.check()
 }
 
+func TestBO090TheBucketIsAwayFromTheStart(t *testing.T) {
+	r := newRig(t)
+	r.topic.LocalRetentionMs, r.topic.RetentionMs = time.Minute.Milliseconds(), time.Hour.Milliseconds()
+	r.lead(StartHere)
+	r.produce(11)
+	r.faults = away
+	r.crash(log.StopProcessCrash)
+	r.lead(StartHere)
+	for range 18 {
+		r.produce(11)
+		r.pass(10 * time.Minute)
+	}
+	if kept := r.local("orders"); len(kept) < 6*11 || len(kept) > 9*11 || r.log("orders").StartOffset() == 0 {
+		t.Errorf("%d records are here, log start %d", len(kept), r.log("orders").StartOffset())
+	}
+	r.faults = nil
+	r.pass(2 * time.Minute)
+	if s := r.stats("orders"); s.Err != nil || s.BehindSegments > 0 || s.Lost != 0 {
+		t.Errorf("%+v", s)
+	}
+	r.check()
+}
+
 func TestBO094EverySealedSegmentOfEveryPartitionGoesUp(t *testing.T) {
 	topics := make([]string, 14)
 	for i := range topics {
@@ -292,6 +315,50 @@ func TestFM49ADamagedSegmentIsHeldBack(t *testing.T) {
 	}
 	if s := r.stats("payments"); s.BehindSegments != 0 || s.TieredEnd < 18 {
 		t.Errorf("the other partition: %+v", s)
+	}
+}
+
+// A log does not begin anew from an object that is not what the manifest says; it waits for one that is.
+func TestFM49NothingIsRestoredFromADamagedObject(t *testing.T) {
+	const leaderEpochAt = 15 // outside of a batch's own checksum
+	for topic, damaged := range map[string]struct {
+		kind manifest.Kind
+		at   int
+	}{
+		"orders":                  {manifest.AuxObject, 200},
+		wire.ConsumerOffsetsTopic: {manifest.LogObject, leaderEpochAt},
+	} {
+		r := newRig(t, topic)
+		r.lead(StartHere)
+		r.produce(40)
+		r.settle()
+		tail := r.state(topic).Tail
+		key := manifest.Prefix(topic, testTopicID, 0) + "/" + tail[len(tail)-1].Key(damaged.kind)
+		sound, _, err := object.Read(t.Context(), r.bucket, key, math.MaxInt32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(b []byte) {
+			if _, err := r.bucket.Put(t.Context(), key, bytes.NewReader(b), object.Condition{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		flipped := bytes.Clone(sound)
+		flipped[damaged.at] ^= 1
+		put(flipped)
+		r.loseDisk()
+		r.crash(log.StopPowerLoss)
+		r.lead(StartVerified)
+		r.pass(time.Minute)
+		if s := r.stats(topic); !s.Held || !errors.Is(s.Err, errObject) {
+			t.Errorf("%s: %+v", topic, s)
+		}
+		put(sound)
+		r.pass(time.Minute)
+		if s := r.stats(topic); s.Held || s.Err != nil {
+			t.Errorf("%s, with the object as it was: %+v", topic, s)
+		}
+		r.check()
 	}
 }
 

@@ -84,8 +84,8 @@ func sizeOf(v plan.View, base wire.Offset) int64 {
 	return 0
 }
 
-// do carries tasks out in their order, all but the first copy, which it returns. What comes behind a copy and depends on it, it
-// leaves. done counts the others.
+// do carries tasks out in their order, but for the copies, of which it returns the first: nothing else of a plan depends on them.
+// done counts the others.
 func (p *partition) do(ctx context.Context, now time.Time, tasks []plan.Task) (copied *plan.Task, done int, err error) {
 	for i := range tasks {
 		t := &tasks[i]
@@ -93,9 +93,6 @@ func (p *partition) do(ctx context.Context, now time.Time, tasks []plan.Task) (c
 			if copied == nil {
 				copied = t
 			}
-			continue
-		}
-		if t.Kind == plan.Close && copied != nil {
 			continue
 		}
 		p.logger.Debug("tier", "task", taskNames[t.Kind], "offset", t.Offset, "why", t.Why)

@@ -509,3 +509,19 @@ func TestSafety19ARecoveredPartitionUsesNoOffsetTwice(t *testing.T) {
 	r.settle()
 	r.check()
 }
+
+func TestSafety29WhatIsNotInTheBucketIsNotClosed(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.unreplicated = true
+	r.produce(9)
+	r.m.Close(r.now, r.now.Add(30*time.Second))
+	r.pass(20 * time.Second)
+	if over, _ := r.m.Closed(r.now); over {
+		t.Error("over, though it is not stable yet")
+	}
+	r.pass(11 * time.Second)
+	if over, whole := r.m.Closed(r.now); !over || whole || r.state("orders").Closed {
+		t.Errorf("over %v, whole %v, closed %v", over, whole, r.state("orders").Closed)
+	}
+}
