@@ -3,6 +3,7 @@ package cold
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -159,11 +160,11 @@ func (w *twin) data(producer wire.ProducerID, codec record.Codec, sizes ...int) 
 		w.txns[producer] += int32(len(sizes))
 	}
 	for _, n := range sizes {
-		value := make([]byte, n)
-		for i := range value {
-			value[i] = byte(w.rng.Uint32())
+		value := make([]byte, 0, n+8)
+		for len(value) < n {
+			value = binary.BigEndian.AppendUint64(value, w.rng.Uint64())
 		}
-		b.Append(w.time(), nil, value)
+		b.Append(w.time(), nil, value[:n])
 	}
 	batch, err := b.Build()
 	if err != nil {

@@ -40,12 +40,13 @@ func scaled(o *Options) {
 
 // T4: gets for each cold gigabyte with 1 and with 20 readers of the same range, which don't keep in step.
 func TestGetsPerGigabyte(t *testing.T) {
+	w := long(t, 8, 128<<10)
 	for _, tt := range []struct {
 		readers, fetchBytes int
 		most                float64
 	}{{1, 1 << 10, 140}, {1, 50 << 10, 140}, {20, 1 << 10, 150}, {20, 3 << 10, 150}} {
 		t.Run(fmt.Sprint(tt.readers, " readers of ", tt.fetchBytes), func(t *testing.T) {
-			w := long(t, 16, 128<<10)
+			w.bucket.gets = nil
 			r := w.reader(scaled)
 			rng := rand.New(rand.NewPCG(1, 1))
 			end := w.m.State().End
