@@ -166,3 +166,30 @@ func TestFaultsOfEveryKindEndInOneHistory(t *testing.T) {
 		}
 	}
 }
+
+// A process that dies before the manifest was read does not make the next one forget that the log may lack its end.
+func TestSafety21AKillWhileTheManifestIsWaitedForIsNoWayAround(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(40)
+	r.settle()
+	r.loseFrom("orders", 12)
+	if err := r.log("orders").Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r.disk = r.disk.ProcessCrashClone()
+	r.crash(log.StopPowerLoss)
+	r.faults = away
+	for range 3 {
+		r.lead(StartHere)
+		r.pass(time.Second)
+		if !r.stats("orders").Held {
+			t.Fatal("it serves")
+		}
+		r.crash(log.StopProcessCrash)
+	}
+	r.faults = nil
+	r.lead(StartHere)
+	r.settle()
+	r.check()
+}
