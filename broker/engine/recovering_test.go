@@ -12,7 +12,7 @@ import (
 
 // A recovery that dies anywhere, over a store that is not always there, is begun again, and comes to the same end.
 func TestARecoveryThatDiesIsBegunAgain(t *testing.T) {
-	for turns := range 12 {
+	for turns := range 20 {
 		t.Run(fmt.Sprint(turns), func(t *testing.T) {
 			r := tiered(t)
 			r.create("t")
@@ -31,8 +31,11 @@ func TestARecoveryThatDiesIsBegunAgain(t *testing.T) {
 				return []faultstore.Fault{faultstore.Refuse, faultstore.LoseAnswer, faultstore.Throttle, faultstore.Conflict}[r.random.IntN(4)]
 			}
 			r.open()
-			for i := 0; i < turns*10 && !r.e.Serving(); i++ {
+			for range 26 + turns {
 				r.step()
+			}
+			if turns%2 == 1 { // the machine dies, and not only the process
+				r.files, r.boot = r.files.CrashClone(r.random), "another"
 			}
 			r.kill()
 			r.open()
