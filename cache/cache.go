@@ -51,7 +51,7 @@ type Options struct {
 	RangeBytes  int64 // most bytes of one get; a get does not cross its multiples. 0: one block
 
 	FS        vfs.FS // with DiskBytes: where the disk level lies
-	Dir       string // what is in there is removed
+	Dir       string // in a file "blocks", which begins anew at each start
 	DiskBytes int64  // 0: no disk level
 
 	// Plain keeps blocks by least recent use alone, without ristretto: the same calls then always do the same.

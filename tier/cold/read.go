@@ -24,7 +24,7 @@ const (
 // begins to bring in the rest.
 //
 // The limits are shared out before anything is read, in the order of the partitions: so an answer never exceeds them, but for one
-// batch of the first partition.
+// batch of the first partition. What q says must not change any more: a partition that comes too late is still being read.
 func (r *Reader) Read(ctx context.Context, now time.Time, q *Request) []Result {
 	results := make([]Result, len(q.Partitions))
 	jobs := r.share(q)
