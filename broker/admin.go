@@ -12,9 +12,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tidemark-io/tidemark/tier/reasons"
 )
 
-// admin serves /metrics, /healthz, /readyz and pprof over HTTP.
+// admin serves /metrics, /healthz, /readyz, /tier/explain and pprof over HTTP.
 type admin struct {
 	server   *http.Server
 	listener net.Listener
@@ -22,8 +24,10 @@ type admin struct {
 	done     chan struct{}
 }
 
-// newAdmin listens; serve answers. ready tells whether clients are served.
-func newAdmin(ctx context.Context, address string, registry *prometheus.Registry, logger *slog.Logger, ready func() bool) (*admin, error) {
+// newAdmin listens; serve answers. ready tells whether clients are served, tier how the partitions are that are led here.
+func newAdmin(
+	ctx context.Context, address string, registry *prometheus.Registry, logger *slog.Logger, ready func() bool, tier reasons.Source,
+) (*admin, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -39,6 +43,7 @@ func newAdmin(ctx context.Context, address string, registry *prometheus.Registry
 		}
 		fmt.Fprintln(w, "ready")
 	})
+	mux.HandleFunc("GET "+reasons.Path, reasons.Handler(tier, time.Now))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)

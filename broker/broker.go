@@ -78,7 +78,7 @@ func start(ctx context.Context, settings *config.Broker, logger *slog.Logger, fr
 		Limits: limits(settings), Logger: logger.With("component", "network"), Registerer: registry,
 	})
 	undo = append(undo, func() { _ = b.network.Close(ended) })
-	b.admin, err = newAdmin(ctx, settings.AdminListener.Address(), registry, logger.With("component", "admin"), b.serving)
+	b.admin, err = newAdmin(ctx, settings.AdminListener.Address(), registry, logger.With("component", "admin"), b.serving, tierSource{b})
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func start(ctx context.Context, settings *config.Broker, logger *slog.Logger, fr
 	b.startLoop(ctx)
 	undo = append(undo, b.endLoop)
 	b.ready.Store(b.engine)
-	registry.MustRegister(partitionCollector{b.engine}, tierCollector{b.engine})
+	registry.MustRegister(partitionCollector{b.engine}, tierCollector{b.engine}, recoveryCollector{b.engine})
 	if err := b.waitServing(ctx, settings); err != nil {
 		return nil, err
 	}

@@ -1,12 +1,15 @@
 package broker
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tidemark-io/tidemark/broker/engine"
+	"github.com/tidemark-io/tidemark/tier/reasons"
 )
 
 // tierCollector reads how far the tier is when it is scraped.
@@ -67,4 +70,18 @@ func (c tierCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descTierFailing, failing)
 	gauge(descTierHeld, held)
+}
+
+// tierSource explains the partitions that a broker leads, once it is there.
+type tierSource struct{ broker *Broker }
+
+var errStarting = errors.New("the broker starts")
+
+// Explain implements reasons.Source.
+func (s tierSource) Explain(ctx context.Context, now time.Time, topic string) ([]reasons.Partition, error) {
+	e := s.broker.ready.Load()
+	if e == nil {
+		return nil, errStarting
+	}
+	return e.Tier().Explain(ctx, now, topic)
 }

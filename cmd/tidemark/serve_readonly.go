@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -221,9 +222,9 @@ func splitAddress(address string) (string, uint16, error) {
 	if err != nil {
 		return "", 0, err
 	}
-	port, err := net.LookupPort("tcp", text)
+	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return "", 0, err
+		return "", 0, fmt.Errorf("address %s: %w", address, err)
 	}
 	return host, uint16(port), nil
 }

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/manifest"
+	"github.com/tidemark-io/tidemark/tier/reasons"
 )
 
 func tierListCommand(a *app, url *string) *cobra.Command {
@@ -118,12 +120,14 @@ func (t tierSegments) write(p *page) {
 }
 
 func tierStatusCommand(a *app, url *string) *cobra.Command {
-	return &cobra.Command{
+	var admin string
+	c := &cobra.Command{
 		Use:   "status [TOPIC[/PARTITION]]",
-		Short: "Show what of each partition is in the bucket, and what is lost",
+		Short: "Show what of each partition is in the bucket, what is not, and what is lost",
 		Long: "Show what of each partition is in the bucket: the offsets that were uploaded, those that are lost, and what waits for its " +
-			"deletion.\n\nA bucket does not say what brokers have beyond it: `tidemark tier explain TOPIC --admin` asks one.",
-		Example: "  tidemark tier status --store file:///var/lib/tidemark/store",
+			"deletion.\n\nA bucket does not say what brokers have beyond it. With --admin a broker is asked, for the partitions that it " +
+			"leads: what is not in the bucket yet, and what stands in the way.",
+		Example: "  tidemark tier status --store file:///var/lib/tidemark/store\n  tidemark tier status orders --admin " + defaultAdmin,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref := partitionRef{partition: -1}
@@ -132,6 +136,16 @@ func tierStatusCommand(a *app, url *string) *cobra.Command {
 				if ref, err = parsePartitionRef(args[0]); err != nil {
 					return err
 				}
+			}
+			if admin != "" && *url != "" {
+				return unusable{errors.New("ask either a broker (--admin) or the bucket (--store)")}
+			}
+			if admin != "" {
+				list, err := a.explainBroker(cmd.Context(), admin, ref)
+				if err != nil {
+					return err
+				}
+				return a.print(cmd, coverageOf(list))
 			}
 			b, ctx, err := openBucket(cmd, *url)
 			if err != nil {
@@ -148,6 +162,8 @@ func tierStatusCommand(a *app, url *string) *cobra.Command {
 			return a.print(cmd, rows)
 		},
 	}
+	c.Flags().StringVar(&admin, "admin", "", "ask the broker with this admin listener, host:port, in place of a bucket")
+	return c
 }
 
 // tierCoverage is the view of status.
@@ -157,15 +173,53 @@ type tierPartition struct {
 	Topic       string           `json:"topic"`
 	Partition   int32            `json:"partition"`
 	LogStart    wire.Offset      `json:"logStart"`
-	End         wire.Offset      `json:"end"` // exclusive
+	End         wire.Offset      `json:"end"`              // of what is in the bucket, exclusive
+	LogEnd      *wire.Offset     `json:"logEnd,omitempty"` // of the log, where a broker was asked
 	LeaderEpoch wire.LeaderEpoch `json:"leaderEpoch"`
 	Segments    int              `json:"segments"`
 	Bytes       int64            `json:"bytes"`
 	Lost        []manifest.Range `json:"lost,omitempty"`
-	Dropped     int              `json:"dropped"`
+	Dropped     int              `json:"dropped,omitempty"`
 	UploadedMs  int64            `json:"uploadedMs,omitempty"` // of the newest segment
 	NewestMs    int64            `json:"newestMs,omitempty"`   // its largest timestamp
 	State       string           `json:"state"`
+}
+
+// coverageOf is what a broker says.
+func coverageOf(list []reasons.Partition) tierCoverage {
+	rows := tierCoverage{}
+	for _, x := range list {
+		row := tierPartition{
+			Topic: x.Topic, Partition: x.Partition, LogStart: x.LogStart, End: x.TieredEnd, LogEnd: &x.End, LeaderEpoch: x.LeaderEpoch,
+			State: brokerState(x),
+		}
+		for _, s := range x.Segments {
+			if s.Where == reasons.Bucket {
+				row.Segments++
+				row.Bytes += s.Bytes
+			}
+		}
+		for _, l := range x.Lost {
+			row.Lost = append(row.Lost, manifest.Range(l))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// brokerState says in a word how a partition is doing.
+func brokerState(x reasons.Partition) string {
+	switch {
+	case !x.Tiered:
+		return "not tiered"
+	case x.Error != "":
+		return "stands since " + moment(x.SinceMs) + ": " + x.Error
+	case x.End <= x.TieredEnd:
+		return "all is in the bucket"
+	case x.OldestMs > 0:
+		return "the oldest record that is not in the bucket is of " + moment(x.OldestMs)
+	}
+	return fmt.Sprintf("%d offsets are not in the bucket", x.End-x.TieredEnd)
 }
 
 // coverage describes partitions. A manifest that can't be read is one row, not the end.
@@ -221,13 +275,17 @@ func lastSegment(ctx context.Context, m *manifest.Manifest) (last manifest.Segme
 }
 
 func (t tierCoverage) write(p *page) {
-	p.heading("PARTITION", "FROM", "UP TO", "SEGMENTS", "SIZE", "LOST", "DROPPED", "LAST UPLOAD", "STATE")
+	p.heading("PARTITION", "FROM", "UP TO", "LOG END", "SEGMENTS", "SIZE", "LOST", "DROPPED", "LAST UPLOAD", "STATE")
 	for _, r := range t {
 		var lost []string
 		for _, l := range r.Lost {
 			lost = append(lost, fmt.Sprintf("%d..%d", l.Start, l.End-1))
 		}
-		p.row(fmt.Sprintf("%s/%d", r.Topic, r.Partition), int64(r.LogStart), int64(r.End), r.Segments, bytesText(r.Bytes), lost,
+		logEnd := ""
+		if r.LogEnd != nil {
+			logEnd = fmt.Sprint(*r.LogEnd)
+		}
+		p.row(fmt.Sprintf("%s/%d", r.Topic, r.Partition), int64(r.LogStart), int64(r.End), logEnd, r.Segments, bytesText(r.Bytes), lost,
 			r.Dropped, moment(r.UploadedMs), r.State)
 	}
 }

@@ -25,6 +25,12 @@ import (
 // tieredBroker runs a broker over a folder for as long as fill takes, and stops it cleanly: then all is in the store.
 func tieredBroker(t *testing.T, dir string, fill func(s session)) (store string) {
 	t.Helper()
+	return withTieredBroker(t, dir, func(s session, _ string) { fill(s) })
+}
+
+// withTieredBroker tells fill the broker's admin listener, too.
+func withTieredBroker(t *testing.T, dir string, fill func(s session, admin string)) (store string) {
+	t.Helper()
 	store = "file://" + filepath.ToSlash(filepath.Join(dir, "store"))
 	settings, err := parse(t.Output(), devDefaults("127.0.0.1:0", "127.0.0.1:0", dir, store), []string{
 		"tier.enable=true", "offsets.topic.num.partitions=1", "auto.create.topics.enable=false",
@@ -36,7 +42,7 @@ func tieredBroker(t *testing.T, dir string, fill func(s session)) (store string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fill(session{t, b.Addresses()[0]})
+	fill(session{t, b.Addresses()[0]}, b.AdminAddress())
 	if err := b.Close(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
@@ -156,6 +162,23 @@ func TestTheBucketAloneIsEnoughForTheTools(t *testing.T) {
 	if got := status(t, 1, "tier", "cat", "orders/0", flag); !strings.Contains(got.stderr, "batch") {
 		t.Errorf("cat of damage: %s", got.stderr)
 	}
+}
+
+func TestARunningBrokerExplainsItsPartitions(t *testing.T) {
+	withTieredBroker(t, t.TempDir(), func(s session, admin string) {
+		s.ok("", "topic create orders -p 2")
+		s.ok(lines(0, 10), "produce orders")
+		flag := "--admin=" + admin
+		expect(t, status(t, 0, "tier", "explain", "orders", flag).stdout, "orders/0, leader epoch", "orders/1, leader epoch", "local")
+		var rows []tierPartition
+		if err := json.Unmarshal([]byte(status(t, 0, "tier", "status", flag, "--json").stdout), &rows); err != nil || len(rows) != 2 || *rows[0].LogEnd+*rows[1].LogEnd != 10 {
+			t.Errorf("%+v, %v", rows, err)
+		}
+		expect(t, status(t, 0, "tier", "status", "orders/0", flag).stdout, "LOG END", "orders/0")
+		if got := status(t, 2, "tier", "explain", "nobody", flag); !strings.Contains(got.stderr, "404") {
+			t.Error(got.stderr)
+		}
+	})
 }
 
 // TestFM44ALostManifestComesBack: the broker goes on with a manifest that was made anew.

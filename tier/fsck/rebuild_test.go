@@ -84,7 +84,7 @@ func TestFM44AManifestIsRebuiltFromTheObjects(t *testing.T) {
 				t.Errorf("it has %+v, and had %+v", got, want)
 			}
 			r.finds(fsck.Verify)
-			former.Refresh(t.Context()) //nolint:errcheck // it may have halted
+			_, _ = former.Refresh(t.Context()) // it may have halted
 			if outcome, err := former.Commit(t.Context(), r.now, 1); err == nil {
 				t.Errorf("the former leader goes on: %v", outcome)
 			}

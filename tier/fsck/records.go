@@ -3,7 +3,6 @@ package fsck
 import (
 	"bufio"
 	"context"
-
 	"fmt"
 	"iter"
 	"math"
@@ -23,9 +22,8 @@ func Records(ctx context.Context, s object.Store, m *manifest.Manifest, from wir
 		from := state.SkipLost(max(from, state.LogStart))
 		segment, ok, err := m.Find(ctx, from)
 		for ok && err == nil {
-			more := true
 			for r, bad := range segmentRecords(ctx, s, m, segment, max(from, segment.Start), math.MinInt64) {
-				if more = yield(r, bad); !more || bad != nil {
+				if !yield(r, bad) || bad != nil {
 					return
 				}
 			}
