@@ -172,7 +172,11 @@ func (e *Engine) Complete(now time.Time, lane Lane, complete Completion) {
 
 // NextWake is when Step has something to do by itself.
 func (e *Engine) NextWake() time.Time {
-	return earliest(e.role.nextWake(), e.member.nextWake(), e.upkeep.nextWake(), e.replicas.NextWake(), e.groups.NextWake(), e.reloads.due,
+	var groups time.Time
+	if !e.tier.closing {
+		groups = e.groups.NextWake()
+	}
+	return earliest(e.role.nextWake(), e.member.nextWake(), e.upkeep.nextWake(), e.replicas.NextWake(), groups, e.reloads.due,
 		e.tier.worker.NextWake(), e.recovering.nextWake())
 }
 
