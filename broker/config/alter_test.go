@@ -35,7 +35,7 @@ func apply(b *Broker, resource Resource, current map[string]string, ops ...Op) (
 // Codes and texts as measured on the reference.
 func TestBadChangesGetKafkasCodeAndText(t *testing.T) {
 	b := mustParse(t, flags("remote.log.storage.system.enable=true"))
-	plain := mustParse(t)
+	plain := mustParse(t, flags("tier.enable=false"))
 	null := Op{Type: Set, Name: "retention.ms"}
 	value := "5"
 	for _, c := range []struct {

@@ -40,7 +40,7 @@ func reference(t *testing.T, table [][]string) *Broker {
 			pairs = append(pairs, row[1]+"="+value)
 		}
 	}
-	b, _, err := Parse([]Source{flags(pairs...)})
+	b, _, err := Parse([]Source{flags(append(pairs, "tier.enable=false")...)}) // the one default that differs
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestDefaultTopic(t *testing.T) {
 		CleanupDelete: true, CompressionType: "producer", GzipLevel: -1, LZ4Level: 9, ZstdLevel: 3,
 		DeleteRetentionMs: 86_400_000, FileDeleteDelayMs: 60_000, FlushMessages: 1<<63 - 1, FlushMs: 1<<63 - 1, IndexIntervalBytes: 4096,
 		LocalRetentionBytes: -2, LocalRetentionMs: -2, MaxCompactionLagMs: 1<<63 - 1, MaxDecompressedBytes: 1<<31 - 9, MaxMessageBytes: 1_048_588,
-		TimestampBeforeMaxMs: 1<<63 - 1, TimestampAfterMaxMs: 3_600_000, MinCleanableDirtyRatio: 0.5, MinInSyncReplicas: 1, RemoteCopyLagBytes: -1,
+		TimestampBeforeMaxMs: 1<<63 - 1, TimestampAfterMaxMs: 3_600_000, MinCleanableDirtyRatio: 0.5, MinInSyncReplicas: 1, RemoteCopyLagBytes: -1, RemoteStorageEnable: true,
 		RetentionBytes: -1, RetentionMs: 604_800_000, SegmentBytes: 1 << 30, SegmentIndexBytes: 10 << 20, SegmentMs: 604_800_000,
 	}
 	if !equalTopics(topic, want) {

@@ -15,7 +15,7 @@ var tidemarkTable = []Definition{
 	own(define("metadata.key", Password, Null, anyValue, ReadOnly, "Key that seals secrets and signs the metadata in the object store.")),
 	own(define("compressed.batch.validation", String, "first", validationModes, ClusterWide,
 		"How much of a compressed batch is checked: full, header, or full for the first of each connection and codec.")),
-	own(define("tier.enable", Boolean, "false", anyValue, ReadOnly, "Whether topics are tiered unless they say otherwise.")),
+	own(define("tier.enable", Boolean, "true", anyValue, ReadOnly, "Whether topics are tiered unless they say otherwise.")),
 	own(define("tier.chunk.bytes", Int, "8388608", between(65536, 67108864), ReadOnly, "Size of one read from the object store.")),
 	own(define("tier.cache.bytes", Long, "268435456", atLeast(0), ReadOnly, "Size of the cache of remote data.")),
 	own(define("tier.cache.dir", String, Null, nonEmpty, ReadOnly, "Directory of the cache of remote data; memory when unset.")),

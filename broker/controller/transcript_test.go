@@ -24,7 +24,7 @@ func newController(t interface {
 }, settings ...string,
 ) *Controller {
 	t.Helper()
-	parsed, _, err := config.Parse([]config.Source{{Format: config.Flags, Name: "test", Pairs: append([]string{"node.id=1", "log.dirs=/d", "store.url=mem://"}, settings...)}})
+	parsed, _, err := config.Parse([]config.Source{{Format: config.Flags, Name: "test", Pairs: append([]string{"node.id=1", "log.dirs=/d", "store.url=mem://", "tier.enable=false"}, settings...)}})
 	if err != nil {
 		t.Fatal(err)
 	}

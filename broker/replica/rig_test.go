@@ -28,6 +28,7 @@ type rig struct {
 	logs   *log.Manager
 	m      *replica.Manager
 	image  *metadata.Image
+	tier   replica.Tier // nil: none
 
 	uuids uint64     // log directories and topics so far
 	mu    sync.Mutex // guards wakes and marks
@@ -41,7 +42,7 @@ func newRig(t testing.TB, settings ...string) *rig {
 
 func newRigOn(t testing.TB, fs vfs.FS, dir string, settings ...string) *rig {
 	t.Helper()
-	c, _, err := config.Parse([]config.Source{{Format: config.Flags, Pairs: append([]string{"node.id=1", "log.dirs=" + dir}, settings...)}})
+	c, _, err := config.Parse([]config.Source{{Format: config.Flags, Pairs: append([]string{"node.id=1", "log.dirs=" + dir, "tier.enable=false"}, settings...)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func (r *rig) open() {
 	}
 	r.logs, r.marks = logs, map[wire.TopicPartition]wire.Offset{}
 	r.m = replica.New(replica.Options{
-		Self: self, Logs: logs, Config: r.config,
+		Self: self, Logs: logs, Config: r.config, Tier: r.tier,
 		Wake: func(at time.Time) {
 			r.mu.Lock()
 			defer r.mu.Unlock()

@@ -72,7 +72,7 @@ func (p *plan) logDirs() []string { return []string{"logs/a", "logs/b"}[:p.dirs]
 // settings are the broker's. Intervals are shorter than Kafka's, so that what they drive happens often in a short life.
 func (p *plan) settings() (*config.Broker, error) {
 	lines := []string{
-		"node.id=1", "listeners=PLAINTEXT://sim:9092", "cluster.listener=sim:9093", "store.url=mem://",
+		"node.id=1", "listeners=PLAINTEXT://sim:9092", "cluster.listener=sim:9093", "store.url=mem://", "tier.enable=false",
 		"log.dirs=" + strings.Join(p.logDirs(), ","),
 		"offsets.topic.replication.factor=1", fmt.Sprintf("offsets.topic.num.partitions=%d", p.offsets),
 		"group.initial.rebalance.delay.ms=200", "group.min.session.timeout.ms=1000",
