@@ -396,8 +396,18 @@ func TestSafety28ADeletedTopicLeavesNothing(t *testing.T) {
 		t.Error("no error with the store away")
 	}
 	r.faults = nil
-	if calls := remove(); calls != 3 {
-		t.Errorf("%d calls for 2,500 objects and some", calls)
+	crashes := 0
+	r.hook = func(point string) {
+		if crashes++; point == pointDeleteTopic && crashes == 500 {
+			panic(errCrash)
+		}
+	}
+	func() {
+		defer func() { _ = recover() }()
+		remove()
+	}()
+	if calls := remove(); crashes < 500 || calls != 3 {
+		t.Errorf("%d calls for the 2,000 objects and some that a crash has left", calls)
 	}
 	left := 0
 	for info := range r.bucket.List(t.Context(), "topics/orders.", "") {
