@@ -103,8 +103,9 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 // cluster that the log directories belong to, "" if they are new. What is to be recovered has to be there.
 func (e *Engine) findCluster(ctx context.Context, now time.Time, o Options, known string) (_ cluster.Cluster, founder bool, _ error) {
 	if o.Recover && known == "" {
-		found, err := cluster.Load(ctx, o.Store)
-		return found, false, err
+		if found, err := cluster.Load(ctx, o.Store); err != nil {
+			return found, false, err
+		}
 	}
 	if known == "" {
 		if err := storecheck.Quick(ctx, o.Store, "check/"+e.random.Nonce(), o.Run); err != nil {

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestARecoveryThatDiesIsBegunAgain(t *testing.T) {
 			r.recover = true
 			r.wipe()
 			r.faults = func(c faultstore.Call) faultstore.Fault {
-				if c.Op != faultstore.Put || r.random.IntN(6) > 0 {
+				if c.Op != faultstore.Put || strings.HasPrefix(c.Key, "check/") || r.random.IntN(6) > 0 {
 					return faultstore.None
 				}
 				return []faultstore.Fault{faultstore.Refuse, faultstore.LoseAnswer, faultstore.Throttle, faultstore.Conflict}[r.random.IntN(4)]
