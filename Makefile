@@ -5,6 +5,7 @@ LINT = $(GO) tool -modfile=tools/lint/go.mod golangci-lint
 
 FUZZTIME ?= 10s
 BENCH ?= .
+TIERBENCH ?= .
 ROUNDS ?= 50
 SEEDS ?= 200
 RIGS ?= ../shared/rigs
@@ -89,6 +90,10 @@ malformed: ## send malformed requests to a broker for a minute
 .PHONY: bench
 bench: ## run the benchmarks that match BENCH (all)
 	$(GO) test -run '^$$' -bench '$(BENCH)' ./...
+
+.PHONY: tier-bench
+tier-bench: build stores ## measure remote reads and uploads over MinIO beside plain gets and puts: TIERBENCH (all)
+	$(GO) test -run '^$$' -bench '$(TIERBENCH)' -benchtime 1x -timeout 1h ./deploy/tierbench -broker $(CURDIR)/bin/tidemark
 
 .PHONY: e2e
 e2e: build need ## compare Kafka's command line tools on this broker with their recorded output
