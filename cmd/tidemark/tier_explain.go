@@ -12,8 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark-io/tidemark/broker/config"
-	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/tier/plan"
 	"github.com/tidemark-io/tidemark/tier/reasons"
 )
@@ -111,16 +109,11 @@ func (a *app) explainBucket(cmd *cobra.Command, store string, ref partitionRef) 
 
 // view is what the bucket says of a partition. Settings of the broker have their defaults.
 func (b *bucket) view(ctx context.Context, p partitionOf) (plan.View, []reasons.Range, error) {
-	settings, _, err := config.Parse([]config.Source{{Format: config.Flags, Pairs: []string{
-		"node.id=1", "log.dirs=/", "store.url=mem://", "tier.enable=true",
-	}}})
+	settings, err := defaultSettings()
 	if err != nil {
 		return plan.View{}, nil, err
 	}
-	t, err := config.ResolveTopic(settings, b.image.Configs(metadata.ConfigResource{Type: metadata.TopicResource, Name: p.topic.Name}))
-	if err != nil {
-		return plan.View{}, nil, err
-	}
+	t := topicSettings(settings, b.image, p.topic.Name)
 	m, err := b.open(ctx, p)
 	if err != nil {
 		return plan.View{}, nil, err

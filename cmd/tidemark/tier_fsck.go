@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/engine"
+	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/tier/fsck"
 )
@@ -79,13 +80,15 @@ func (a *app) fsck(cmd *cobra.Command, url string, f fsckFlags) error {
 	if err != nil {
 		return err
 	}
+	var image *metadata.Image // as it was read last
 	o := fsck.Options{
 		Store: store, Level: level, SamplePercent: f.sample, Seed: rand.Uint64(), Grace: f.grace, Repair: f.repair,
 		Metadata: func(ctx context.Context) ([]fsck.Topic, error) {
-			image, err := engine.ReadImage(ctx, store)
+			read, err := engine.ReadImage(ctx, store)
 			if err != nil {
 				return nil, err
 			}
+			image = read
 			return fsckTopics(image), nil
 		},
 	}
@@ -97,11 +100,12 @@ func (a *app) fsck(cmd *cobra.Command, url string, f fsckFlags) error {
 		o.Only = ref.holds
 	}
 	if f.repair {
-		done, err := scratch(&o.Scratch)
+		space, remove, err := scratch(func() *metadata.Image { return image })
 		if err != nil {
 			return err
 		}
-		defer done()
+		defer remove()
+		o.Scratch = space
 	}
 	report := &fsckReport{out: cmd.OutOrStdout(), quiet: a.json, Findings: []fsck.Finding{}}
 	report.Summary, err = fsck.Check(cmd.Context(), a.now(), o, report.add)
@@ -120,22 +124,40 @@ func (a *app) fsck(cmd *cobra.Command, url string, f fsckFlags) error {
 	return nil
 }
 
-// scratch makes a folder in which sidecars are made anew, and returns what removes it.
-func scratch(s *fsck.Scratch) (remove func(), err error) {
+// scratch makes a folder in which sidecars are made anew, as the topics' settings want them, and returns what removes it. image may
+// return nil: settings that are not known have their defaults.
+func scratch(image func() *metadata.Image) (s fsck.Scratch, remove func(), err error) {
+	settings, err := defaultSettings()
+	if err != nil {
+		return s, nil, err
+	}
 	dir, err := os.MkdirTemp("", "tidemark-fsck-")
 	if err != nil {
-		return nil, err
+		return s, nil, err
 	}
-	settings, _, err := config.Parse([]config.Source{{Format: config.Flags, Pairs: []string{"node.id=1", "log.dirs=" + dir, "store.url=mem://"}}})
-	if err == nil {
-		s.Config, err = config.ResolveTopic(settings, nil)
+	s = fsck.Scratch{FS: vfs.OS{}, Dir: dir, Config: func(topic string) config.Topic { return topicSettings(settings, image(), topic) }}
+	return s, func() { os.RemoveAll(dir) }, nil
+}
+
+// defaultSettings are those of a broker that nobody has configured.
+func defaultSettings() (*config.Broker, error) {
+	settings, _, err := config.Parse([]config.Source{{Format: config.Flags, Pairs: []string{
+		"node.id=1", "log.dirs=/", "store.url=mem://", "tier.enable=true",
+	}}})
+	return settings, err
+}
+
+// topicSettings are a topic's, as far as the metadata knows them.
+func topicSettings(b *config.Broker, image *metadata.Image, topic string) config.Topic {
+	var overrides map[string]string
+	if image != nil {
+		overrides = image.Configs(metadata.ConfigResource{Type: metadata.TopicResource, Name: topic})
 	}
-	if err != nil {
-		os.RemoveAll(dir)
-		return nil, err
+	t, err := config.ResolveTopic(b, overrides)
+	if err != nil { // of a newer program: the defaults are the best guess
+		t, _ = config.ResolveTopic(b, nil)
 	}
-	s.FS, s.Dir = vfs.OS{}, dir
-	return func() { os.RemoveAll(dir) }, nil
+	return t
 }
 
 // fsckReport is the view of fsck. Findings are written as they come, for people.

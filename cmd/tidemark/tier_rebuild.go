@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/membership/lease"
 	"github.com/tidemark-io/tidemark/tier/chain"
@@ -59,12 +60,12 @@ func tierRebuildCommand(a *app, url *string) *cobra.Command {
 }
 
 func (a *app) rebuild(cmd *cobra.Command, url string, ref partitionRef, f rebuildFlags) error {
-	var remake fsck.Scratch
-	done, err := scratch(&remake)
+	var image *metadata.Image
+	remake, remove, err := scratch(func() *metadata.Image { return image })
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer remove()
 	o := fsck.RebuildOptions{
 		Topic: ref.topic, Index: ref.partition, Epoch: wire.NoLeaderEpoch, Scratch: remake, LogStart: wire.Offset(f.logStart),
 	}
@@ -85,6 +86,7 @@ func (a *app) rebuild(cmd *cobra.Command, url string, ref partitionRef, f rebuil
 		if err != nil {
 			return err
 		}
+		image = b.image
 		o.Store, o.ID, o.Epoch = b.store, list[0].topic.ID, list[0].topic.Partitions[ref.partition].LeaderEpoch
 	}
 	plan, err := fsck.PlanRebuild(ctx, o)

@@ -81,8 +81,10 @@ func objects(t *testing.T, dir, pattern string) []string {
 func TestTheBucketAloneIsEnoughForTheTools(t *testing.T) {
 	dir := t.TempDir()
 	store := tieredBroker(t, dir, func(s session) {
-		s.ok("", "topic create orders -p 2 --config segment.bytes=1048576 --config retention.ms=86400000")
-		s.ok(lines(0, 500), "produce orders")
+		s.ok("", "topic create orders -p 2 --config segment.bytes=1048576 --config index.interval.bytes=512 --config retention.ms=86400000")
+		for i := range 5 { // an idempotent producer each
+			s.ok(lines(i*100, i*100+100), fmt.Sprint("produce orders -p ", i%2))
+		}
 	})
 	flag := "--store=" + store
 
@@ -140,6 +142,14 @@ func TestTheBucketAloneIsEnoughForTheTools(t *testing.T) {
 			t.Errorf("%v: %s", c.args, got.stderr)
 		}
 	}
+	for _, aux := range objects(t, dir, "orders.*/0/*.aux") {
+		if err := os.Remove(aux); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, status(t, 1, "tier", "fsck", flag).stdout, "missing: orders/0", "1 findings are left")
+		expect(t, status(t, 0, "tier", "fsck", "--repair", flag).stdout, "repaired: made anew", "all repaired")
+	}
+	status(t, 0, "tier", "verify", flag)
 	segment := objects(t, dir, "orders.*/0/*.log")[0]
 	data, err := os.ReadFile(segment)
 	if err != nil {
@@ -273,10 +283,11 @@ func TestAStoppedClustersBucketIsServed(t *testing.T) {
 	dir := t.TempDir()
 	tieredBroker(t, dir, func(s session) {
 		s.ok("", "topic create orders -p 3")
-		s.ok(lines(0, 300), "produce orders")
+		s.ok(lines(0, 200), "produce orders -p 0")
+		s.ok(lines(200, 300), "produce orders -p 1")
 	})
 	between := time.Now()
-	store := tieredBroker(t, dir, func(s session) { s.ok(lines(300, 400), "produce orders") })
+	store := tieredBroker(t, dir, func(s session) { s.ok(lines(300, 400), "produce orders -p 1") })
 	before := files(t, dir)
 
 	for _, c := range []struct {

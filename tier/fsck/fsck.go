@@ -67,7 +67,7 @@ type Options struct {
 type Scratch struct {
 	FS     vfs.FS
 	Dir    string
-	Config config.Topic // how its indexes are made
+	Config func(topic string) config.Topic // how its indexes are made
 }
 
 // Kind says what a Finding is about.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/chain"
@@ -124,6 +125,8 @@ func (r *rig) finds(level fsck.Level, want ...fsck.Kind) []fsck.Finding {
 	}
 	return found
 }
+
+func topicConfig(string) config.Topic { return tiertest.TopicConfig() }
 
 var levels = []fsck.Level{fsck.List, fsck.Aux, fsck.All, fsck.Verify}
 
@@ -404,7 +407,7 @@ func TestRepairPutsASidecarBackThatIsEqualToTheByte(t *testing.T) {
 	o := r.options()
 	o.Repair = true
 	mem := vfs.NewMem()
-	o.Scratch = fsck.Scratch{FS: mem, Dir: "/scratch", Config: tiertest.TopicConfig()}
+	o.Scratch = fsck.Scratch{FS: mem, Dir: "/scratch", Config: topicConfig}
 	for i := range 4 {
 		key := r.segment(i, manifest.AuxObject)
 		want := r.get(key)
@@ -424,7 +427,11 @@ func TestRepairPutsASidecarBackThatIsEqualToTheByte(t *testing.T) {
 
 	key := r.segment(1, manifest.AuxObject)
 	r.delete(key)
-	o.Scratch.Config.IndexIntervalBytes = 64 // not how it was made
+	o.Scratch.Config = func(string) config.Topic { // not how it was made
+		c := tiertest.TopicConfig()
+		c.IndexIntervalBytes = 64
+		return c
+	}
 	if found, _ := r.check(o); len(found) != 1 || found[0].Repaired != "" || found[0].Advice == "" {
 		t.Errorf("another sidecar: %+v", found)
 	}

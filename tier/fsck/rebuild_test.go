@@ -15,14 +15,13 @@ import (
 	"github.com/tidemark-io/tidemark/tier/fsck"
 	"github.com/tidemark-io/tidemark/tier/manifest"
 	"github.com/tidemark-io/tidemark/tier/object"
-	"github.com/tidemark-io/tidemark/tier/tiertest"
 )
 
 func (r *rig) plan() *fsck.Rebuilding {
 	r.t.Helper()
 	plan, err := fsck.PlanRebuild(r.t.Context(), fsck.RebuildOptions{
 		Store: r.store, Topic: r.TP.Topic, ID: r.ID, Index: r.TP.Partition, Epoch: wire.NoLeaderEpoch, LogStart: wire.NoOffset,
-		Scratch: fsck.Scratch{FS: vfs.NewMem(), Dir: "/scratch", Config: tiertest.TopicConfig()},
+		Scratch: fsck.Scratch{FS: vfs.NewMem(), Dir: "/scratch", Config: topicConfig},
 	})
 	if err != nil {
 		r.t.Fatal(err)

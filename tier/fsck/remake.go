@@ -77,7 +77,7 @@ func remake(
 ) (data []byte, err error) {
 	dir := path.Join(scratch.Dir, fmt.Sprintf("%020d-%d-%s", s.Base, s.Epoch, s.Nonce))
 	l, err := log.Open(now, log.Options{
-		FS: scratch.FS, Dir: dir, TopicPartition: g.tp, TopicID: g.id, Config: scratch.Config,
+		FS: scratch.FS, Dir: dir, TopicPartition: g.tp, TopicID: g.id, Config: scratch.Config(g.tp.Topic),
 		LogStart: wire.NoOffset, RecoveryPoint: 0, Stop: log.StopClean,
 	})
 	if err != nil {
