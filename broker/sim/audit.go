@@ -230,8 +230,9 @@ func (a *audit) fetch(p *partition, offset int64) []byte {
 	if !ok {
 		return nil
 	}
-	if response.ErrorCode != 0 || response.Topics[0].Partitions[0].ErrorCode != 0 {
-		a.c.fail("fetch of %s@%d: %s", p, offset, code(response.ErrorCode|response.Topics[0].Partitions[0].ErrorCode))
+	if result := code(response.ErrorCode | response.Topics[0].Partitions[0].ErrorCode); result != wire.None {
+		a.c.node.giveUpFailingDisk()
+		a.c.fail("fetch of %s@%d: %s", p, offset, result)
 		return nil
 	}
 	return response.Topics[0].Partitions[0].RecordBatches

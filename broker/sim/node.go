@@ -378,12 +378,20 @@ func (n *node) audit() {
 		case a.notYet == "":
 			n.ended, n.state = never, serving
 		case n.c.clock.now.Sub(began) > auditLimit:
+			n.giveUpFailingDisk()
 			n.c.fail("after %s, for %s: %s", n.ended, auditLimit, a.notYet)
 		default:
 			n.later(auditRetry, try)
 		}
 	}
 	try()
+}
+
+// giveUpFailingDisk ends the run where a log directory has failed since it began: what lies there can't be read before the next one.
+func (n *node) giveUpFailingDisk() {
+	if n.disk.failing != "" {
+		panic(processCrash)
+	}
 }
 
 // ask puts a request to the broker that it has to answer at once.
