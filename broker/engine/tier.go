@@ -25,7 +25,7 @@ type tiering struct {
 	// registered: the image that is being applied has this incarnation's registration. The leaderships of a former one end with it.
 	registered bool
 	closing    bool // a clean stop has begun
-	closed  bool // everything is in the bucket, or the time for that is over
+	closed     bool // everything is in the bucket, or the time for that is over
 
 	mu    sync.Mutex
 	reads []func(ctx context.Context) Completion // that wait for the next Step
