@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -83,9 +84,36 @@ func Of(now time.Time, v plan.View) Partition {
 		p.Segments = append(p.Segments, s)
 	}
 	for _, t := range plan.Plan(now, v) {
-		p.Next = append(p.Next, t.Why)
+		p.Next = append(p.Next, describe(t)+": "+t.Why)
 	}
 	return p
+}
+
+// describe says for a person what a task is.
+func describe(t plan.Task) string {
+	switch t.Kind {
+	case plan.MoveStart:
+		return fmt.Sprintf("move the log start here to %d", t.Offset)
+	case plan.DeleteLocal:
+		return "delete segments here"
+	case plan.Seal:
+		return "seal the active segment"
+	case plan.RecordStart:
+		return fmt.Sprintf("record in the bucket that the log starts at %d", t.Offset)
+	case plan.RecordLost:
+		return fmt.Sprintf("record that the offsets %d to %d are lost", t.Offset, t.End-1)
+	case plan.Drop:
+		return fmt.Sprintf("drop the oldest %d segments in the bucket", t.Count)
+	case plan.Copy:
+		return fmt.Sprintf("copy the segment at %d", t.Segment)
+	case plan.Page:
+		return fmt.Sprintf("move %d segments of the manifest into a page", t.Count)
+	case plan.DeleteObjects:
+		return fmt.Sprintf("delete the objects of %d dropped uploads", t.Count)
+	case plan.Close:
+		return fmt.Sprintf("record that the log ends at %d", t.Offset)
+	}
+	return fmt.Sprint("task ", t.Kind)
 }
 
 // Source is a broker that leads partitions.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,8 +47,8 @@ func TestEachCopyOfASegmentHasItsReason(t *testing.T) {
 	if week := now.Add(7 * 24 * time.Hour).UnixMilli(); p.Segments[0].UntilMs < week || p.Segments[0].UntilMs > week+1000 {
 		t.Errorf("the copy in the bucket is kept until %d", p.Segments[0].UntilMs)
 	}
-	if len(p.Next) == 0 {
-		t.Error("nothing is said of the segment that is to be uploaded")
+	if len(p.Next) == 0 || !strings.HasPrefix(p.Next[0], "copy the segment at 10: ") {
+		t.Errorf("of the segment that is to be uploaded is said %q", p.Next)
 	}
 }
 
