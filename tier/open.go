@@ -94,17 +94,14 @@ func (p *partition) settle(ctx context.Context, now time.Time, release *Release)
 }
 
 // recover fences former leaders off and moves the end over the offsets that may have been acknowledged and are lost with every
-// replica (safety rule 19), in one entry: that it was created says that nobody has moved the end meanwhile. A partition that was closed
-// whole has lost nothing.
+// replica (safety rule 19), in one entry: that it was created says that nobody has moved the end meanwhile. That its manifest is closed
+// says nothing: it may have been led since.
 func (p *partition) recover(ctx context.Context, now time.Time, release *Release) error {
 	s := p.m.State()
 	if s.LeaderEpoch() < p.Epoch || s.Position.Number == 0 {
 		var record manifest.Record
 		gap := wire.Offset(p.o.Config().RecoveryGap)
-		switch {
-		case s.Closed:
-			record = &manifest.CloseRecord{End: s.End}
-		case gap > 0:
+		if gap > 0 {
 			record = &manifest.LostRecord{Start: s.End, End: s.End + gap}
 		}
 		if err := p.commit(ctx, now, pointRecover, record); err != nil {
@@ -112,7 +109,7 @@ func (p *partition) recover(ctx context.Context, now time.Time, release *Release
 		}
 		s = p.m.State()
 	}
-	if n := len(s.Lost); !s.Closed && n > 0 && s.Lost[n-1].End == s.End {
+	if n := len(s.Lost); n > 0 && s.Lost[n-1].End == s.End {
 		release.LostFirst, release.LostNext = s.Lost[n-1].Start, s.End
 		p.logger.Error("records may be lost", "first_offset", release.LostFirst, "next_offset", release.LostNext)
 	}

@@ -10,8 +10,8 @@ func (s *step) recoverCluster(change *metadata.RecoverCluster) *metadata.Recover
 }
 
 // recover gives everything that the cluster had to one new broker (safety.md 30), which leads it as soon as it is registered: until then
-// nobody does. The leader epochs are above all that were seen, in the metadata and elsewhere, and each partition has to recover before
-// it serves.
+// nobody does. The leader epochs are above all that were seen, in the metadata and elsewhere, and each partition of which something may
+// be missing has to recover before it serves.
 func (s *step) recover(change *metadata.RecoverCluster) error {
 	if change.Incarnation != s.image.ClusterIncarnation()+1 || len(change.Partitions) != s.image.PartitionCount() {
 		return errRecoveryStale
@@ -29,12 +29,16 @@ func (s *step) recover(change *metadata.RecoverCluster) error {
 		}
 		seen[key] = true
 		p := topic.Partition(found.Partition)
+		recovery := metadata.Recovering
+		if found.Whole {
+			recovery = metadata.Recovered
+		}
 		records = append(records, &metadata.PartitionRecord{
 			TopicID: found.TopicID, Index: found.Partition,
 			Partition: metadata.Partition{
 				Replicas: []wire.BrokerID{change.BrokerID}, Directories: []string{change.Directory}, ISR: []wire.BrokerID{change.BrokerID},
 				Leader: wire.NoBroker, LeaderEpoch: max(p.LeaderEpoch, found.LeaderEpoch) + 1, PartitionEpoch: p.PartitionEpoch + 1,
-				Recovery: metadata.Recovering,
+				Recovery: recovery,
 			},
 		})
 	}

@@ -46,7 +46,9 @@ func (s *step) heartbeat(beat *metadata.BrokerHeartbeat) *metadata.BrokerHeartbe
 		s.unfence(b)
 	case b.Fenced:
 	case beat.WantShutdown || b.InControlledShutdown:
-		answer.ShouldShutdown = s.shutDown(b)
+		if answer.ShouldShutdown = s.shutDown(b); answer.ShouldShutdown && beat.Whole {
+			s.add(&metadata.BrokerChangeRecord{BrokerID: b.ID, Epoch: b.Epoch, Whole: &beat.Whole})
+		}
 	case beat.WantFence:
 		s.fence(b)
 	}

@@ -94,7 +94,7 @@ func (m *member) registered(epoch wire.BrokerEpoch) {
 func (m *member) heartbeat(now time.Time) {
 	e := m.engine
 	beat := &metadata.BrokerHeartbeat{
-		BrokerID: e.self, BrokerEpoch: m.epoch, MetadataOffset: e.Image().Offset(), WantShutdown: m.leaving,
+		BrokerID: e.self, BrokerEpoch: m.epoch, MetadataOffset: e.Image().Offset(), WantShutdown: m.leaving, Whole: m.leaving && e.tier.whole,
 		OfflineDirectories: e.offlineDirectories(),
 	}
 	m.due = now.Add(time.Duration(e.config.BrokerHeartbeatIntervalMs) * time.Millisecond)

@@ -50,13 +50,19 @@ var errRecoveredAway = errors.New("the cluster was recovered from its bucket: th
 
 // identity is what the log directories say of themselves.
 type identity struct {
-	cluster string           // "": all are new
-	dirs    map[string]int64 // the cluster incarnation of each that is not new
-	fresh   bool             // all can be read, and are new
+	cluster string // "": all are new
+	used    []usedDir
+	fresh   bool // all can be read, and are new
+}
+
+// usedDir is a log directory that is not new.
+type usedDir struct {
+	path        string
+	incarnation int64 // of the cluster
 }
 
 func readIdentity(o Options, dirs []string) (identity, error) {
-	id := identity{dirs: map[string]int64{}}
+	var id identity
 	unread := len(o.Config.LogDirs) - len(dirs)
 	for _, dir := range dirs {
 		meta, ok, err := log.ReadMeta(o.FS, dir)
@@ -67,46 +73,48 @@ func readIdentity(o Options, dirs []string) (identity, error) {
 			unread++
 		case ok:
 			id.cluster = meta.ClusterID
-			id.dirs[dir] = meta.ClusterIncarnation
+			id.used = append(id.used, usedDir{dir, meta.ClusterIncarnation})
 		}
 	}
 	if id.cluster == "" && unread > 0 {
 		return identity{}, fmt.Errorf("%d log directories can't be read, and may say which cluster they belong to: %w", unread, log.ErrStorage)
 	}
-	id.fresh = len(id.dirs) == 0
+	id.fresh = len(id.used) == 0
 	return id, nil
 }
 
 // compare compares the directories' incarnation of the cluster with the bucket's. One that is ahead was written by a recovery
 // that came to no commit: with nothing in it, it is new.
 func (id *identity) compare(fsys vfs.FS, clusterID string, incarnation int64) error {
-	for dir, has := range id.dirs {
-		if has < incarnation {
+	for _, dir := range id.used {
+		if has := dir.incarnation; has < incarnation {
 			return fmt.Errorf("%w: %s is of incarnation %d of cluster %s, which has incarnation %d now. What it holds from the recovery on is not part "+
 				"of the cluster, and can't be merged. Move it away and keep it, for the records that the recovery has reported as lost, and start "+
-				"with an empty directory", ErrFormerIncarnation, dir, has, clusterID, incarnation)
+				"with an empty directory", ErrFormerIncarnation, dir.path, has, clusterID, incarnation)
 		}
 	}
-	for dir, has := range id.dirs {
-		if has == incarnation {
+	used := id.used[:0]
+	for _, dir := range id.used {
+		if dir.incarnation == incarnation {
+			used = append(used, dir)
 			continue
 		}
-		names, err := fsys.List(dir)
+		names, err := fsys.List(dir.path)
 		if err != nil {
-			return fmt.Errorf("list %s: %w", dir, err)
+			return fmt.Errorf("list %s: %w", dir.path, err)
 		}
 		for _, name := range names {
-			if info, err := fsys.Stat(path.Join(dir, name)); err == nil && info.IsDir && strings.Contains(name, "-") {
+			if info, err := fsys.Stat(path.Join(dir.path, name)); err == nil && info.IsDir && strings.Contains(name, "-") {
 				return fmt.Errorf("%s is of incarnation %d of cluster %s, and the bucket has incarnation %d: it was emptied, or rolled back",
-					dir, has, clusterID, incarnation)
+					dir.path, dir.incarnation, clusterID, incarnation)
 			}
 		}
-		if err := fsys.Remove(path.Join(dir, "meta.properties")); err != nil {
-			return fmt.Errorf("make %s new again: %w", dir, err)
+		if err := fsys.Remove(path.Join(dir.path, "meta.properties")); err != nil {
+			return fmt.Errorf("make %s new again: %w", dir.path, err)
 		}
-		delete(id.dirs, dir)
 	}
-	id.fresh = len(id.dirs) == 0
+	id.used = used
+	id.fresh = len(used) == 0
 	return nil
 }
 
@@ -235,12 +243,31 @@ func surveyBucket(
 		if l.err != nil {
 			return survey{}, fmt.Errorf("look at what the bucket has: %w", l.err)
 		}
-		s.found = append(s.found, metadata.RecoveredPartition{TopicID: l.topic.ID, Partition: l.partition, LeaderEpoch: l.found.LeaderEpoch})
+		whole := l.found.Closed && closedLast(image, l.topic.Partition(l.partition), l.found.LeaderEpoch)
+		s.found = append(s.found, metadata.RecoveredPartition{
+			TopicID: l.topic.ID, Partition: l.partition, LeaderEpoch: l.found.LeaderEpoch, Whole: whole,
+		})
 		s.next = max(s.next, l.found.NextProducerID)
-		s.report.add(l.topic, l.partition, l.found, settings.TierRecoveryOffsetGap)
+		s.report.add(l.topic, l.partition, l.found, whole, settings.TierRecoveryOffsetGap)
 	}
 	s.report.Complete = len(s.report.Lost) == 0
 	return s, nil
+}
+
+// closedLast tells whether nobody has led a partition since its manifest was closed: its broker has stopped after that and said so, or
+// the epoch that closed it is the last one that had a leader. A later leader may have taken records that it never uploaded.
+func closedLast(image *metadata.Image, p *metadata.Partition, closed wire.LeaderEpoch) bool {
+	stopped := func(id wire.BrokerID) bool {
+		b := image.Broker(id)
+		return b != nil && b.Whole
+	}
+	if len(p.Replicas) == 1 && stopped(p.Replicas[0]) {
+		return true
+	}
+	if p.Leader == wire.NoBroker {
+		return p.LeaderEpoch == closed+1
+	}
+	return p.LeaderEpoch == closed
 }
 
 // meets learns how the lease stands. Whoever renews it is alive, and the cluster is not to be recovered.

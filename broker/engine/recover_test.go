@@ -240,6 +240,35 @@ func TestSafety30AKillAndAWipeAreNotRecoveredUnasked(t *testing.T) {
 	}
 }
 
+// Safety rule 30: that a manifest was closed whole once says nothing about what was taken since, even if nothing of that was uploaded.
+func TestSafety30AStopIsNoExcuseForWhatCameAfterIt(t *testing.T) {
+	r := tiered(t, "tier.max.unsealed.ms=600000")
+	r.create("t")
+	r.create("empty")
+	r.pass(time.Second)
+	used := ledger{}
+	r.produceTo("t", used)
+	r.stop()
+	r.open()
+	r.settled()
+	kept := maps.Clone(used)
+	r.produceTo("t", used)
+	r.produceTo("empty", ledger{})
+	r.wipe()
+	if err := r.tryOpen(); !errors.Is(err, ErrDataMissing) || !strings.Contains(err.Error(), "t-0 from offset 1 on") ||
+		!strings.Contains(err.Error(), "empty-0 from offset 0 on") {
+		t.Fatalf("opened with %v", err)
+	}
+	r.recover = true
+	r.open()
+	r.settled()
+	r.has("t", kept)
+	r.produceTo("t", used) // fails where an offset is used again
+	if _, ok := used[1+gap]; !ok {
+		t.Errorf("used %v", slices.Sorted(maps.Keys(used)))
+	}
+}
+
 // Safety rules 19 and 30: with --recover everything that was uploaded is back, what may be lost is named before anything serves, and no
 // offset is used again, however often that happens.
 func TestSafety30AKillAWipeAndARecovery(t *testing.T) {
@@ -513,6 +542,26 @@ func TestSafety30ATopicThatIsNotInTheBucketIsNamed(t *testing.T) {
 			t.Errorf("round %d: used %v", round, used)
 		}
 		r.wipe()
+	}
+}
+
+// Safety rule 30: the manifest of a topic that is not tiered says where it began after a recovery, and not that nothing came since.
+func TestSafety30ATopicThatIsNotTieredIsNeverWhole(t *testing.T) {
+	r := tiered(t)
+	no := "false"
+	r.do(&metadata.CreateTopics{Topics: []metadata.NewTopic{{
+		Name: "local", Partitions: 1, ReplicationFactor: 1, Configs: []metadata.ConfigEntry{{Name: "remote.storage.enable", Value: &no}},
+	}}})
+	r.pass(time.Second)
+	r.recover = true
+	r.wipe()
+	r.open()
+	r.settled()
+	r.recover = false
+	r.stop()
+	r.wipe()
+	if err := r.tryOpen(); !errors.Is(err, ErrDataMissing) || !strings.Contains(err.Error(), fmt.Sprintf("local-0 from offset %d on", gap)) {
+		t.Fatalf("opened with %v", err)
 	}
 }
 

@@ -49,10 +49,10 @@ const (
 )
 
 // add takes in what the bucket has of a partition.
-func (r *RecoveryReport) add(t *metadata.Topic, partition int32, found tier.Found, gap int64) {
+func (r *RecoveryReport) add(t *metadata.Topic, partition int32, found tier.Found, whole bool, gap int64) {
 	r.Segments += found.Segments
 	r.Bytes += found.Bytes
-	if found.Closed {
+	if whole {
 		return
 	}
 	r.Lost = append(r.Lost, LostRange{

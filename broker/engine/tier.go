@@ -25,6 +25,7 @@ type tiering struct {
 	// registered: the image that is being applied has this incarnation's registration. The leaderships of a former one end with it.
 	registered bool
 	closing    bool // a clean stop has begun
+	whole      bool // everything is in the bucket, and every manifest is closed
 	closed     bool // everything is in the bucket, or the time for that is over
 
 	mu    sync.Mutex
@@ -108,8 +109,6 @@ func (t *tiering) Lead(now time.Time, l replica.Leadership) (held bool) {
 	start := tier.StartHere
 	if l.Recovering {
 		start = tier.StartRecovered
-	} else if l.Log.MayLackEnd() || l.Log.Fresh() && l.Epoch > 0 {
-		start = tier.StartVerified
 	}
 	return t.worker.Lead(now, tier.Leadership{
 		TopicPartition: l.TopicPartition, TopicID: l.TopicID, Epoch: l.Epoch, Log: l.Log, Internal: l.Internal, Start: start,
@@ -214,7 +213,7 @@ func (t *tiering) close(now time.Time) bool {
 	}
 	if !t.closed {
 		over, whole := t.worker.Closed(now)
-		t.closed = over
+		t.closed, t.whole = over, whole
 		if over && !whole {
 			t.engine.logger.Warn("the bucket does not have all: tier.shutdown.upload.ms is over")
 		}

@@ -328,6 +328,9 @@ func (b *builder) changeBroker(r *BrokerChangeRecord) error {
 	if r.InControlledShutdown != nil {
 		broker.InControlledShutdown = *r.InControlledShutdown
 	}
+	if r.Whole != nil {
+		broker.Whole = *r.Whole
+	}
 	if r.Directories != nil {
 		broker.Directories = r.Directories
 	}

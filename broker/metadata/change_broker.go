@@ -31,6 +31,7 @@ type BrokerHeartbeat struct {
 	MetadataOffset     wire.Offset      `json:"metadataOffset"` // the highest that the broker has applied
 	WantFence          bool             `json:"wantFence,omitempty"`
 	WantShutdown       bool             `json:"wantShutdown,omitempty"`
+	Whole              bool             `json:"whole,omitempty"` // with WantShutdown: the bucket has all that this broker led, and every manifest is closed
 	OfflineDirectories []string         `json:"offlineDirectories,omitempty"`
 }
 
@@ -130,6 +131,7 @@ type RecoveredPartition struct {
 	TopicID     wire.TopicID     `json:"topicId"`
 	Partition   int32            `json:"partition"`
 	LeaderEpoch wire.LeaderEpoch `json:"leaderEpoch"`
+	Whole       bool             `json:"whole,omitempty"` // nothing of it is missing: it need not recover before it serves
 }
 
 // RecoverClusterAnswer is the outcome.

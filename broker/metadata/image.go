@@ -107,6 +107,7 @@ type Broker struct {
 	Features             []SupportedFeature `json:"features"`       // sorted by name
 	Fenced               bool               `json:"fenced"`
 	InControlledShutdown bool               `json:"inControlledShutdown,omitempty"`
+	Whole                bool               `json:"whole,omitempty"` // it has stopped since, and the bucket has all that it led
 }
 
 // Active tells whether the broker may lead partitions and sit in ISRs.

@@ -91,6 +91,7 @@ type BrokerChangeRecord struct {
 	Epoch                wire.BrokerEpoch `json:"epoch"`
 	Fenced               *bool            `json:"fenced,omitzero"`
 	InControlledShutdown *bool            `json:"inControlledShutdown,omitzero"`
+	Whole                *bool            `json:"whole,omitzero"`
 	Directories          []string         `json:"directories,omitzero"`
 }
 
