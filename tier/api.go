@@ -62,9 +62,9 @@ type Start int8
 const (
 	// StartHere: the log is what it was. Also for a partition that was never led before.
 	StartHere Start = iota
-	// StartVerified: the log may lack what it had, after what may have been a power loss, or begins empty though the
+	// StartVerified: the log may lack what it had, after what may have been a power loss, or was made anew though the
 	// partition is older: the manifest is read before the first append (safety rule 21). What the log itself knows of that
-	// (log.MayLackEnd, and that it is empty under an epoch above 0) needs no telling.
+	// (log.MayLackEnd) needs no telling.
 	StartVerified
 	// StartRecovered: every replica of the partition is proven lost, or an operator said so (safety rule 19): a fencing entry
 	// is committed, the offsets that may have been lost are recorded, and the log starts above them.

@@ -285,6 +285,8 @@ func TestCopiesThatAreDisabledStopAndStay(t *testing.T) {
 func TestAManifestIsReadWhenAReaderAsks(t *testing.T) {
 	r := newRig(t, manyTopics(looksMax+2)...)
 	r.lead(StartHere)
+	r.produce(1)
+	r.lead(StartHere)
 	last := tpOf(r.names[len(r.names)-1])
 	if r.m.Manifest(last) != nil || r.wakes != 1 {
 		t.Fatalf("woken %d times", r.wakes)
@@ -296,6 +298,38 @@ func TestAManifestIsReadWhenAReaderAsks(t *testing.T) {
 	jobs[0].Run(t.Context())(r.now)
 	if r.m.Manifest(last) == nil {
 		t.Error("not read")
+	}
+}
+
+// Nothing was ever appended to most partitions of a large cluster: a start costs them no request, and nobody waits for the store.
+func TestAPartitionThatWasNeverWrittenCostsNothing(t *testing.T) {
+	requests := 0
+	r := newRig(t, manyTopics(20)...)
+	r.faults = func(faultstore.Call) faultstore.Fault { requests++; return faultstore.None }
+	for _, stop := range []log.Stop{log.StopProcessCrash, log.StopProcessCrash, log.StopPowerLoss} {
+		requests = 0
+		r.lead(StartHere)
+		r.pass(time.Hour)
+		if held := len(r.released) > 0; held || requests > 0 {
+			t.Errorf("epoch %d: held %v, %d requests", r.epoch, held, requests)
+		}
+		if answered := false; true {
+			r.m.ReportLogStart(r.now, tpOf(r.names[0]), 0, r.now.Add(time.Minute), func(err error) { answered = err == nil })
+			if !answered {
+				t.Error("DeleteRecords waits for the store, and has nothing to tell it")
+			}
+		}
+		r.crash(stop)
+	}
+	r.lead(StartHere)
+	r.settle()
+	if len(r.released) != len(r.names) {
+		t.Errorf("%d held after a power loss", len(r.released))
+	}
+	r.produce(1)
+	r.pass(2 * testUnsealed)
+	if s := r.state(r.names[0]); s.End != 1 {
+		t.Errorf("what was written is in the bucket up to %d", s.End)
 	}
 }
 

@@ -87,8 +87,11 @@ func (m *Manager) Lead(now time.Time, l Leadership) (held bool) {
 	m.resignLocked(former)
 	m.partitions[l.TopicPartition] = p
 	due := now
-	if p.held {
+	switch {
+	case p.held:
 		due = now.Add(-idleLook) // clients wait for it
+	case p.untouched():
+		due = m.idleLocked(now, p)
 	}
 	if r := m.runningLocked(l.TopicPartition); r != nil {
 		r.p.successor = p // queued when that job is back
@@ -111,13 +114,12 @@ func (m *Manager) runningLocked(tp wire.TopicPartition) *running {
 
 // beginning is how a leadership has to begin: not as it was told where the log says otherwise.
 func beginning(l Leadership) Start {
-	empty := l.Log.StartOffset() == l.Log.EndOffset()
 	switch {
 	case l.Start != StartHere && l.Start != StartVerified:
 		return l.Start
 	case !l.Log.Config().RemoteStorageEnable && l.Log.LocalStartOffset() == l.Log.StartOffset():
 		return StartHere // never tiered: the bucket knows nothing of it
-	case l.Log.MayLackEnd(), l.Epoch > 0 && empty:
+	case l.Log.MayLackEnd():
 		return StartVerified
 	}
 	return l.Start
@@ -237,7 +239,7 @@ func (m *Manager) looksLocked(now time.Time, confirmed, closing bool) []Job {
 			break
 		}
 		p.looked = now
-		if !p.tiered() {
+		if !p.tiered() || !closing && p.untouched() {
 			m.queue.put(p, m.idleLocked(now, p))
 			continue
 		}

@@ -187,7 +187,7 @@ func (m *Manager) ReportLogStart(now time.Time, tp wire.TopicPartition, offset w
 		answer = wire.NotLeaderOrFollower
 	case p.stopped:
 		answer = stoppedCode(p.err)
-	case !p.tiered() || p.recorded(offset):
+	case !p.tiered() || p.untouched() || p.recorded(offset):
 	case len(m.waiters) >= waitersMax:
 		answer = wire.RequestTimedOut
 	default:

@@ -92,6 +92,12 @@ func (p *partition) tiered() bool {
 		p.manifest.Load() != nil || p.Log.LocalStartOffset() > p.Log.StartOffset()
 }
 
+// untouched tells whether nothing was ever appended to the log, so that the manifest need not be read: thousands of idle partitions
+// are to cost nothing.
+func (p *partition) untouched() bool {
+	return p.Start == StartHere && p.Log.EndOffset() == 0 && p.manifest.Load() == nil
+}
+
 // state is the manifest's; nil until it was read.
 func (p *partition) state() *manifest.State {
 	if m := p.manifest.Load(); m != nil {

@@ -30,7 +30,9 @@ type Options struct {
 	ProducerExpirationMs int64
 	Logger               *slog.Logger // nil: silent
 
-	env *environment // of the manager's log directory; nil makes one for this log alone
+	env   *environment // of the manager's log directory; nil makes one for this log alone
+	fresh bool         // there was none
+	anew  bool         // and yet the partition is older: what it held may be in the object store
 }
 
 // Stop says how the process that wrote a log before has ended (safety.md 11).
@@ -50,7 +52,6 @@ type Log struct {
 	dir        string
 	env        *environment
 	expiration int64 // of producers, milliseconds
-	fresh      bool  // made by this process
 	mayLack    atomic.Bool
 	config     atomic.Pointer[config.Topic]
 
@@ -124,9 +125,6 @@ func (l *Log) Dir() string { return l.dir }
 
 // Err is why the log's directory is offline, or nil.
 func (l *Log) Err() error { return l.env.disk.check() }
-
-// Fresh tells whether this process has made the log.
-func (l *Log) Fresh() bool { return l.fresh }
 
 // MayLackEnd tells whether the log's end may be missing: what was not flushed is gone after a power loss, and when nobody knows how
 // the process before has ended (safety.md 11); and a start from the tier may have stopped half-way. It holds until Verified.

@@ -140,6 +140,16 @@ func (m *Manager) CleanEpoch() wire.BrokerEpoch {
 // as it is, also one that could not be opened before because the disk was full. A partition that may lie in a directory that is offline must not be created: the caller knows from the
 // assignment. The files are durable after the log's first flush.
 func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) (*Log, error) {
+	return m.create(now, tp, id, cfg, false)
+}
+
+// CreateAnew is Create for a partition that is older than its log: what it held may be in the object store, and MayLackEnd holds,
+// also after the next stop.
+func (m *Manager) CreateAnew(now time.Time, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) (*Log, error) {
+	return m.create(now, tp, id, cfg, true)
+}
+
+func (m *Manager) create(now time.Time, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic, anew bool) (*Log, error) {
 	if !wire.ValidTopicName(tp.Topic) || tp.Partition < 0 {
 		return nil, fmt.Errorf("%w: %q", wire.InvalidTopic, tp)
 	}
@@ -158,6 +168,7 @@ func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID,
 	if err != nil {
 		return nil, err
 	}
+	o.fresh, o.anew = fresh, fresh && anew
 	l, err := Open(now, o)
 	if err != nil {
 		if fresh {
@@ -165,9 +176,6 @@ func (m *Manager) Create(now time.Time, tp wire.TopicPartition, id wire.TopicID,
 			err = errors.Join(err, m.o.FS.RemoveAll(o.Dir))
 		}
 		return nil, err
-	}
-	if l.fresh = fresh; fresh {
-		l.mayLack.Store(false)
 	}
 	m.mu.Lock()
 	delete(m.unopened, tp)

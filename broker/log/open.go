@@ -22,7 +22,7 @@ const defaultProducerExpirationMs = 86_400_000
 // and the end of the last segment; else everything from the recovery point on.
 func Open(now time.Time, o Options) (*Log, error) {
 	l := &Log{tp: o.TopicPartition, id: o.TopicID, dir: o.Dir, env: o.env, expiration: o.ProducerExpirationMs}
-	l.mayLack.Store(o.Stop == StopPowerLoss)
+	l.mayLack.Store(o.anew || o.Stop == StopPowerLoss && !o.fresh)
 	if l.expiration == 0 {
 		l.expiration = defaultProducerExpirationMs
 	}
@@ -66,10 +66,10 @@ func (l *Log) load(now time.Time, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := l.loadTopicID(o.TopicID); err != nil {
+	if err := l.loadUnverified(names); err != nil { // before the topic id says that the log is this partition's
 		return err
 	}
-	if err := l.loadUnverified(names, len(segments) > 0); err != nil {
+	if err := l.loadTopicID(o.TopicID); err != nil {
 		return err
 	}
 	if len(segments) == 0 {

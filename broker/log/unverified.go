@@ -9,11 +9,11 @@ import (
 
 // loadUnverified finds out whether the end of a log that is opened may be missing, and keeps that on disk for a tiered one: a
 // process that dies before the manifest was read must not make the next one forget it.
-func (l *Log) loadUnverified(names []string, holds bool) error {
+func (l *Log) loadUnverified(names []string) error {
 	switch {
 	case slices.Contains(names, unverifiedFile):
 		l.mayLack.Store(true)
-	case holds && l.MayLackEnd() && l.tiered():
+	case l.MayLackEnd() && l.tiered():
 		return l.noteUnverified()
 	}
 	return nil

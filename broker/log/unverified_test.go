@@ -2,7 +2,9 @@ package log
 
 import (
 	"testing"
+	"time"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -12,7 +14,9 @@ func TestSafety21MayLackEndOutlivesTheNextStop(t *testing.T) {
 	cfg := testConfig()
 	tieredConfig()(&cfg)
 	mem := vfs.NewMem()
-	l := mustOpen(t, options(mem, cfg))
+	o := options(mem, cfg)
+	o.fresh = true
+	l := mustOpen(t, o)
 	appendBatch(t, l, batch(3, 1, 10))
 	if err := l.Flush(); err != nil {
 		t.Fatal(err)
@@ -50,5 +54,34 @@ func TestSafety21AStartFromTheTierIsVerifiedWhenItIsWhole(t *testing.T) {
 	}
 	if !l.MayLackEnd() || !mustOpen(t, crashed(mem.ProcessCrashClone(), cfg, StopProcessCrash, wire.NoOffset)).MayLackEnd() {
 		t.Error("it may be half a start")
+	}
+}
+
+// safety.md 21: a log that was made anew in place of one that is gone lacks all of it, also for the process after the one that made it.
+func TestSafety21ALogMadeAnewLacksItsEnd(t *testing.T) {
+	mem := vfs.NewMem()
+	cfg := testConfig()
+	tieredConfig()(&cfg)
+	plain := testConfig()
+	m := mustManage(t, managerOptions(mem, "/d"))
+	made := map[int32]bool{}
+	for i, create := range []func(time.Time, wire.TopicPartition, wire.TopicID, config.Topic) (*Log, error){m.Create, m.CreateAnew} {
+		l, err := create(testTime, partition(i), wire.TopicID{9}, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made[int32(i)] = l.MayLackEnd()
+	}
+	if made[0] || !made[1] {
+		t.Errorf("a new partition's log lacks its end: %v; one made anew: %v", made[0], made[1])
+	}
+	if _, err := m.CreateAnew(testTime, partition(2), wire.TopicID{9}, plain); err != nil {
+		t.Fatal(err)
+	}
+	after := mustManage(t, managerOptions(mem.ProcessCrashClone(), "/d"))
+	for i, want := range []bool{false, true, false} {
+		if l, ok := after.Get(partition(i)); !ok || l.MayLackEnd() != want {
+			t.Errorf("partition %d after a crash: its end is missing: %v", i, !want)
+		}
 	}
 }

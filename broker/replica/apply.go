@@ -57,6 +57,7 @@ func (m *Manager) Apply(now time.Time, image *metadata.Image, delta metadata.Del
 func (m *Manager) SetStraysAside(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.started = true
 	s := m.state.Load()
 	for _, l := range m.logs.Logs() {
 		tp := l.TopicPartition()
@@ -362,6 +363,9 @@ func (m *Manager) openLog(now time.Time, p *partition, state *metadata.Partition
 	}
 	if directory := state.DirectoryOf(m.self); directory != "" && !m.online(directory) {
 		return nil, fmt.Errorf("log directory %s is offline: %w", directory, log.ErrStorage)
+	}
+	if state.LeaderEpoch > 0 || !m.started {
+		return m.logs.CreateAnew(now, p.tp, p.topicID, set.topic)
 	}
 	return m.logs.Create(now, p.tp, p.topicID, set.topic)
 }

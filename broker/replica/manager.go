@@ -46,6 +46,8 @@ type Manager struct {
 	mu     sync.Mutex
 	config atomic.Pointer[config.Broker]
 	state  atomic.Pointer[state]
+	// started: SetStraysAside was called. What partitions come before that are older than this process.
+	started bool
 
 	produces purgatory.Purgatory[*partition]
 	fetches  purgatory.Purgatory[*partition]
