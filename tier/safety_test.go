@@ -441,7 +441,7 @@ func TestSafety29ACleanStopClosesAllWhole(t *testing.T) {
 	}
 	r.disk = vfs.NewMem()
 	r.crash(log.StopPowerLoss)
-	r.lead(StartRecovered)
+	r.lead(StartVerified)
 	r.settle()
 	for _, topic := range r.names {
 		if end := r.log(topic).EndOffset(); end != 9 {
