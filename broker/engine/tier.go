@@ -21,6 +21,7 @@ type tiering struct {
 	engine *Engine
 	worker *tier.Manager
 	reader *cold.Reader
+	timed  bool // time passes while tasks run
 
 	// registered: the image that is being applied has this incarnation's registration. The leaderships of a former one end with it.
 	registered bool
@@ -37,7 +38,7 @@ type tiering struct {
 const tierJobs = 16
 
 func (t *tiering) init(e *Engine, o Options) (err error) {
-	t.engine = e
+	t.engine, t.timed = e, o.Clock != nil
 	e.lanes.width[LaneTier] = e.config.TierUploadParallel + tierJobs
 	e.lanes.width[LaneCold] = e.config.RemoteReaderThreads
 	t.worker = tier.New(tier.Options{
@@ -221,9 +222,17 @@ func (t *tiering) close(now time.Time) bool {
 	return t.closed
 }
 
+// within bounds the time of a read. Where none passes while tasks run, only what is over already ends.
+func (t *tiering) within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if t.timed || limit <= 0 {
+		return context.WithTimeout(ctx, limit)
+	}
+	return context.WithCancel(ctx)
+}
+
 // read answers a fetch from the bucket.
 func (t *tiering) read(ctx context.Context, now time.Time, r *replica.RemoteFetch) []replica.RemoteResult {
-	ctx, cancel := context.WithTimeout(ctx, r.Deadline.Sub(now))
+	ctx, cancel := t.within(ctx, r.Deadline.Sub(now))
 	defer cancel()
 	results := make([]replica.RemoteResult, len(r.Partitions))
 	request := &cold.Request{MaxBytes: r.MaxBytes, MinOneBatch: r.MinOneBatch, Committed: r.Committed}
@@ -262,7 +271,7 @@ func (t *tiering) cold(tp wire.TopicPartition, id wire.TopicID) (cold.Partition,
 
 // lookUp answers a look-up by time from the bucket.
 func (t *tiering) lookUp(ctx context.Context, now time.Time, r replica.RemoteTime) (log.TimestampOffset, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Deadline.Sub(now))
+	ctx, cancel := t.within(ctx, r.Deadline.Sub(now))
 	defer cancel()
 	from, ok := t.cold(r.TopicPartition, r.TopicID)
 	if !ok {

@@ -123,6 +123,7 @@ func (a *admin) topicConfigs() map[string]string {
 	set(6, "message.timestamp.type", "LogAppendTime")
 	set(6, "compression.type", "gzip", "zstd", "lz4", "snappy", "uncompressed")
 	set(6, "compressed.batch.validation", "full", "header")
+	a.c.plan.tier.topicConfigs(a.random, configs)
 	return configs
 }
 

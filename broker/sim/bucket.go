@@ -20,6 +20,7 @@ type bucket struct {
 	draw   func(faultstore.Call) faultstore.Fault
 	calm   bool // no faults, whatever the rates
 	away   bool // nothing gets through
+	quiet  bool // calls of a moment in which nothing goes wrong
 	ghost  bool // a call of a broker that is dead already: its puts may yet arrive
 
 	crashIn   int  // calls from now on until the broker crashes; 0: never
@@ -59,7 +60,7 @@ func (b *bucket) decide(call faultstore.Call) faultstore.Fault {
 
 // lastCall counts the calls until the broker crashes, and tells whether it does in this one.
 func (b *bucket) lastCall(op faultstore.Op) bool {
-	if b.ghost || b.crashIn == 0 || b.crashPuts && op != faultstore.Put {
+	if b.quiet || b.ghost || b.crashIn == 0 || b.crashPuts && op != faultstore.Put {
 		return false
 	}
 	b.crashIn--
@@ -78,6 +79,8 @@ func (b *bucket) overtake(call faultstore.Call) {
 
 func (b *bucket) fault(call faultstore.Call) faultstore.Fault {
 	switch {
+	case b.quiet:
+		return faultstore.None
 	case b.ghost && call.Op == faultstore.Put:
 		return faultstore.Late
 	case b.ghost, b.away:

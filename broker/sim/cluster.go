@@ -54,6 +54,8 @@ func Run(o Options) Result {
 	c := &cluster{seed: o.Seed, clock: clock{now: epoch}}
 	c.trace = newTrace(func() time.Time { return c.clock.now }, o.Trace)
 	c.plan = newPlan(c.stream("plan"))
+	c.plan.tier = newTierPlan(c.stream("tier"))
+	c.plan.tier.slowTasks = c.plan.slowTasks
 	c.trace.add("plan", "%+v", c.plan)
 	settings, err := c.plan.settings()
 	if err != nil {
@@ -169,9 +171,9 @@ func (c *cluster) finish() {
 		}
 		return a.notYet == ""
 	}
-	if !c.runUntil(c.clock.now.Add(auditLimit), done) {
+	if !c.runUntil(c.clock.now.Add(c.plan.tier.auditLimit()), done) {
 		if c.failure == nil {
-			c.fail("at the end, for %s: %s", auditLimit, a.notYet)
+			c.fail("at the end, for %s: %s", c.plan.tier.auditLimit(), a.notYet)
 		}
 		return
 	}

@@ -170,11 +170,11 @@ func (k *consumer) fetch() {
 	}
 	k.positions = kept
 	k.out = true
-	due := k.c.clock.now.Add(time.Duration(request.MaxWaitMillis)*time.Millisecond + fetchSlack)
+	due := k.c.clock.now.Add(time.Duration(request.MaxWaitMillis)*time.Millisecond + k.c.plan.tier.fetchSlack())
 	k.call(request, note.String(), func(response kmsg.Response) {
 		k.out = false
 		if response != nil && k.c.clock.now.After(due) {
-			k.c.fail("%s: a fetch that may wait %d ms is answered %s too late", k.name, request.MaxWaitMillis, k.c.clock.now.Sub(due)+fetchSlack)
+			k.c.fail("%s: a fetch that may wait %d ms is answered at %s, %s too late", k.name, request.MaxWaitMillis, k.c.clock.now.Sub(epoch), k.c.clock.now.Sub(due))
 		}
 		if r, ok := response.(*kmsg.FetchResponse); ok {
 			k.take(request, r)

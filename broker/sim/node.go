@@ -36,6 +36,8 @@ type node struct {
 	ended  ending // of the run before
 	joined bool   // some run has opened: before, the store is on trial, and a fault would be a reason to refuse it
 
+	pumping bool // what is read from the bucket is there at once
+
 	wakeAt time.Time // of the step that is scheduled; zero: none
 	out    []*task   // tasks that are out, in the order in which they were handed out
 	conns  []*conn
@@ -211,6 +213,13 @@ func (n *node) step() {
 
 // launch runs a task at a moment of its own and brings its completion back at another.
 func (n *node) launch(t engine.Task) {
+	if n.pumping && t.Lane == engine.LaneCold {
+		n.c.bucket.quiet = true
+		complete := t.Run(context.Background())
+		n.c.bucket.quiet = false
+		n.engine.Complete(n.c.clock.now, t.Lane, complete)
+		return
+	}
 	out := &task{Task: t}
 	n.out = append(n.out, out)
 	n.later(n.taskDelay(t.Lane), func() {
@@ -249,7 +258,7 @@ func (n *node) taskDelay(lane engine.Lane) time.Duration {
 
 // onStore tells whether the tasks of a lane are calls to the store.
 func onStore(lane engine.Lane) bool {
-	return lane == engine.LaneLease || lane == engine.LaneChain || lane == engine.LaneSnapshot
+	return lane == engine.LaneLease || lane == engine.LaneChain || lane == engine.LaneSnapshot || lane == engine.LaneTier
 }
 
 // crash ends the run. Of the answers that were on their way some arrive, and calls to the store that were on their way may
@@ -377,9 +386,9 @@ func (n *node) audit() {
 		switch {
 		case a.notYet == "":
 			n.ended, n.state = never, serving
-		case n.c.clock.now.Sub(began) > auditLimit:
+		case n.c.clock.now.Sub(began) > n.c.plan.tier.auditLimit():
 			n.giveUpFailingDisk()
-			n.c.fail("after %s, for %s: %s", n.ended, auditLimit, a.notYet)
+			n.c.fail("after %s, for %s: %s", n.ended, n.c.plan.tier.auditLimit(), a.notYet)
 		default:
 			n.later(auditRetry, try)
 		}
@@ -394,7 +403,19 @@ func (n *node) giveUpFailingDisk() {
 	}
 }
 
-// ask puts a request to the broker that it has to answer at once.
+// pumpsMax is more turns than any request needs.
+const pumpsMax = 100
+
+// pump lets the broker read at once, and past all faults, what only the bucket has: this moment goes on until done.
+func (n *node) pump(done func() bool) {
+	n.pumping = true
+	for i := 0; i < pumpsMax && !done() && n.engine != nil; i++ {
+		n.guard(n.step)
+	}
+	n.pumping = false
+}
+
+// ask puts a request to the broker that it has to answer at once, but for what it has to read from the bucket.
 func (n *node) ask(request kmsg.Request) kmsg.Response {
 	e := &exchange{request: request, body: request.AppendTo(nil), response: request.ResponseKind()}
 	e.response.SetVersion(request.GetVersion())
@@ -405,6 +426,7 @@ func (n *node) ask(request kmsg.Request) kmsg.Response {
 		Complete: func(reply api.Reply) { e.answered, e.reply = true, reply },
 	})
 	if reply.Outcome == api.Parked {
+		n.pump(func() bool { return e.answered })
 		reply = e.reply
 	}
 	if reply.Outcome != api.Respond || len(reply.Parts) == 0 {

@@ -33,6 +33,8 @@ type plan struct {
 
 	topics, producers, consumers, committers, members int
 	admin                                             bool
+
+	tier tierPlan
 }
 
 func newPlan(random *rand.Rand) plan {
@@ -72,7 +74,7 @@ func (p *plan) logDirs() []string { return []string{"logs/a", "logs/b"}[:p.dirs]
 // settings are the broker's. Intervals are shorter than Kafka's, so that what they drive happens often in a short life.
 func (p *plan) settings() (*config.Broker, error) {
 	lines := []string{
-		"node.id=1", "listeners=PLAINTEXT://sim:9092", "cluster.listener=sim:9093", "store.url=mem://", "tier.enable=false",
+		"node.id=1", "listeners=PLAINTEXT://sim:9092", "cluster.listener=sim:9093", "store.url=mem://",
 		"log.dirs=" + strings.Join(p.logDirs(), ","),
 		"offsets.topic.replication.factor=1", fmt.Sprintf("offsets.topic.num.partitions=%d", p.offsets),
 		"group.initial.rebalance.delay.ms=200", "group.min.session.timeout.ms=1000",
@@ -80,6 +82,7 @@ func (p *plan) settings() (*config.Broker, error) {
 		"replica.high.watermark.checkpoint.interval.ms=1000",
 		"log.segment.delete.delay.ms=1000", "log.index.interval.bytes=256", fmt.Sprintf("log.index.size.max.bytes=%d", p.indexBytes),
 	}
+	lines = append(lines, p.tier.settings()...)
 	if p.flushMs > 0 {
 		lines = append(lines, fmt.Sprintf("log.flush.interval.ms=%d", p.flushMs), "log.flush.scheduler.interval.ms=1000")
 	}
