@@ -130,6 +130,14 @@ func (r rig) compare(p *Pin, from, to int64) {
 		r.Fatalf("ReadAt %d: %d, %v", from, n, err)
 	}
 	want := content(p.Object().Key, int(p.Object().Size))[from:to]
+	resident := p.File().(vfs.Resident)
+	for at := from; at < to; {
+		piece := resident.Bytes(at, to-at)
+		if len(piece) == 0 || !bytes.HasPrefix(want[at-from:], piece) {
+			r.Fatalf("piece at %d: %d bytes that are not its own", at, len(piece))
+		}
+		at += int64(len(piece))
+	}
 	view, err := p.View(from, to-from, nil)
 	if !bytes.Equal(got, want) || !bytes.Equal(view, want) || err != nil {
 		r.Fatalf("bytes [%d, %d) of %s are not its own (%v)", from, to, p.Object().Key, err)
@@ -210,6 +218,9 @@ func TestBlocksCanBeReadAsTheyArrive(t *testing.T) {
 	}
 	if _, err := p.File().ReadAt(make([]byte, 65), 0); err == nil {
 		t.Error("a byte that has not come can be read")
+	}
+	if piece := p.File().(vfs.Resident).Bytes(64, 1); piece != nil {
+		t.Error("a byte that has not come can be sent")
 	}
 	if _, err := out.Write(body[100:]); err != nil {
 		t.Fatal(err)

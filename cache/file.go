@@ -34,6 +34,21 @@ func (f file) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
+// Bytes implements vfs.Resident.
+func (f file) Bytes(off, n int64) []byte {
+	to := min(off+n, f.pin.object.Size)
+	if off < 0 || off >= to {
+		return nil
+	}
+	for piece, err := range f.pin.Pieces(off, to) {
+		if err != nil {
+			return nil
+		}
+		return piece
+	}
+	return nil
+}
+
 func (f file) WriteAt([]byte, int64) (int, error) { return 0, errReadOnly }
 func (f file) Truncate(int64) error               { return errReadOnly }
 func (f file) Reserve(_, _ int64)                 {}

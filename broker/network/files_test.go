@@ -17,6 +17,16 @@ func counted(f vfs.File, offset, length int64, releases *atomic.Int32) api.Part 
 	return api.Part{Range: vfs.Range{File: f, Offset: offset, Length: length, Release: func() { releases.Add(1) }}}
 }
 
+// pieces is a vfs.Resident of which no more can be had than its bytes, up to the next multiple of 1000.
+type pieces struct {
+	vfs.File
+	text string
+}
+
+func (p pieces) Fd() (uintptr, bool) { return 0, false }
+
+func (p pieces) Bytes(off, n int64) []byte { return []byte(p.text[off:min(off+n, off-off%1000+1000)]) }
+
 func TestFilesLeaveBySendfileAndMemoryFilesByCopy(t *testing.T) {
 	const size = 3 << 20
 	for _, tt := range []struct {
@@ -26,6 +36,7 @@ func TestFilesLeaveBySendfileAndMemoryFilesByCopy(t *testing.T) {
 	}{
 		{"files of the OS", vfs.OS{}, true},
 		{"files in memory", vfs.NewMem(), false},
+		{"files whose bytes can be had in pieces", vfs.NewMem(), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := "/"
@@ -33,6 +44,9 @@ func TestFilesLeaveBySendfileAndMemoryFilesByCopy(t *testing.T) {
 				dir = t.TempDir()
 			}
 			f, text := segment(t, tt.fs, dir, size)
+			if strings.HasSuffix(tt.name, "in pieces") {
+				f = pieces{text: text}
+			}
 			var releases atomic.Int32
 			// Two partitions, as a fetch answer has them: header, records, header, no records, header, records, trailer.
 			r := start(t, func(_ time.Time, q *api.Request) api.Reply {

@@ -98,6 +98,8 @@ func (t *tcpTransport) writeSome(fd uintptr) bool {
 			err = t.sendBytes(int(fd))
 		} else if source, ok := r.File.Fd(); ok {
 			err = t.sendFile(int(fd), int(source), r)
+		} else if source, ok := r.File.(vfs.Resident); ok {
+			err = t.sendResident(int(fd), source, r)
 		} else {
 			err = t.sendCopy(int(fd), r)
 		}
@@ -166,11 +168,24 @@ func (t *tcpTransport) sendCopy(fd int, r vfs.Range) error {
 	if err != nil {
 		return err
 	}
+	return t.sendPiece(fd, b.b[:n])
+}
+
+func (t *tcpTransport) sendResident(fd int, source vfs.Resident, r vfs.Range) error {
+	b := source.Bytes(r.Offset, r.Length)
+	if len(b) == 0 {
+		return fmt.Errorf("send %w: %w", errFile, io.ErrUnexpectedEOF)
+	}
+	return t.sendPiece(fd, b)
+}
+
+func (t *tcpTransport) sendPiece(fd int, b []byte) error {
 	flags := unix.MSG_NOSIGNAL
-	if int64(n) < t.out.size {
+	if int64(len(b)) < t.out.size {
 		flags |= unix.MSG_MORE
 	}
-	if n, err = unix.SendmsgN(fd, b.b[:n], nil, nil, flags); err != nil {
+	n, err := unix.SendmsgN(fd, b, nil, nil, flags)
+	if err != nil {
 		return err
 	}
 	t.out.advance(int64(n))

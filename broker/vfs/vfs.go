@@ -79,6 +79,13 @@ type File interface {
 	Fd() (fd uintptr, ok bool)
 }
 
+// Resident is a File whose bytes lie in memory, from where they go to a socket without a copy on the way.
+type Resident interface {
+	// Bytes are those from off on that lie together, at most n of them; none where off can't be read. They stay what they are
+	// until the Range that they were asked for through is released.
+	Bytes(off, n int64) []byte
+}
+
 // Mapping is a read-only view of a file. Bytes must not be used after Close.
 type Mapping interface {
 	Bytes() []byte
