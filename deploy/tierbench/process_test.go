@@ -35,7 +35,7 @@ var (
 )
 
 // patience is how long anything may take that is expected.
-const patience = 3 * time.Minute
+const patience = time.Minute
 
 // built is the folder of a binary that was built here.
 var built string
@@ -89,7 +89,7 @@ func start(b testing.TB, server *s3test.Server, settings ...string) *broker {
 		b: b, dir: b.TempDir(), addr: freeAddress(b), admin: freeAddress(b), url: server.StoreURL(*scheme, server.Bucket(b), "tidemark"),
 		settings: append([]string{
 			"offsets.topic.num.partitions=1", "log.retention.check.interval.ms=500", "log.segment.delete.delay.ms=500",
-			"tier.max.unsealed.ms=3600000", "group.initial.rebalance.delay.ms=0",
+			"tier.enable=true", "tier.max.unsealed.ms=3600000", "group.initial.rebalance.delay.ms=0",
 		}, settings...),
 	}
 	var err error
@@ -170,11 +170,14 @@ func (r *broker) end(how syscall.Signal) {
 	r.cmd = nil
 }
 
-// restart empties the broker's caches. A kill leaves the end of the log where it is; a stop would put it into the bucket.
+// restart empties the broker's caches, and waits until it has read its manifests. A kill leaves the end of the log where it is; a stop
+// would put it into the bucket.
 func (r *broker) restart() {
 	r.b.Helper()
+	segments := r.metric("tidemark_tier_remote_segments")
 	r.end(syscall.SIGKILL)
 	r.launch()
+	eventually(r.b, "the manifests are read", func() bool { return r.metric("tidemark_tier_remote_segments") == segments })
 }
 
 // cpu is the process's time so far.

@@ -243,12 +243,15 @@ func beside(b *testing.B, goal string, neighbours []neighbour, measured func(d t
 	}
 }
 
+// readerPause makes a reader one of 2 MB/s: fifty of them leave the machine time for others.
+const readerPause = 500 * time.Millisecond
+
 // BenchmarkEndBesideColdReaders is L4: from when a record is due to when a reader of the end has it, alone, beside fifty connections
-// that read as much from the disk, and beside fifty that read what is in the bucket alone.
+// that read 2 MB/s each from the disk, fifty that read as much of what is in the bucket alone, and fifty that read that as fast as they can.
 func BenchmarkEndBesideColdReaders(b *testing.B) {
 	r := remote(b)
 	r.create("end", 1, "remote.storage.enable=false")
-	readers := func(cursors []cursor) func(context.Context, func()) {
+	readers := func(cursors []cursor, pause time.Duration) func(context.Context, func()) {
 		return func(ctx context.Context, begun func()) {
 			begun()
 			var group sync.WaitGroup
@@ -264,6 +267,7 @@ func BenchmarkEndBesideColdReaders(b *testing.B) {
 								b.Error(err)
 								return
 							}
+							time.Sleep(pause)
 							at = list[0]
 						}
 					}
@@ -274,8 +278,9 @@ func BenchmarkEndBesideColdReaders(b *testing.B) {
 	}
 	beside(b, "L4", []neighbour{
 		{"alone", func(ctx context.Context, begun func()) { begun(); <-ctx.Done() }},
-		{"local", readers([]cursor{{topic: hot, end: r.offset(hot, 0, latest)}})},
-		{"cold", readers(r.cold(many, manyPartitions))},
+		{"local", readers([]cursor{{topic: hot, end: r.offset(hot, 0, latest)}}, readerPause)},
+		{"cold", readers(r.cold(many, manyPartitions), readerPause)},
+		{"flat-out", readers(r.cold(many, manyPartitions), 0)},
 	}, func(d time.Duration) *latencies { return r.followEnd("end", d) })
 }
 
