@@ -36,6 +36,9 @@ func (r *recovery) run() error {
 	}
 	// Entries behind may be those of a history that was cut off since; the batches say how it is.
 	l.setEpochsLocked(l.epochs.Load().truncateEnd(r.segments[first].base))
+	if err := r.epochsBefore(first); err != nil {
+		return err
+	}
 	var err error
 	if r.state, err = l.loadSnapshot(r.now, r.point); err != nil {
 		return err
@@ -75,6 +78,29 @@ func (r *recovery) run() error {
 		return l.writeDamage(r.segments)
 	}
 	return nil
+}
+
+// epochsBefore puts the epochs of the first batches before those that are known: the log start may have risen, and the file have been
+// written, when the crash left the batches behind it in place.
+func (r *recovery) epochsBefore(first int) error {
+	l := r.l
+	known := *l.epochs.Load()
+	base, end := r.segments[0].base, r.segments[first].base
+	if len(known) > 0 {
+		end = known[0].Start
+	}
+	if end <= base {
+		return nil
+	}
+	l.setEpochsLocked(nil)
+	err := l.eachHeader(r.segments[:first+1], base, end, func(_ *handle, b record.Batch, _ int64) error {
+		l.assignEpochLocked(max(b.LeaderEpoch(), l.epochs.Load().latest()), b.BaseOffset())
+		return nil
+	})
+	for _, e := range known {
+		l.assignEpochLocked(e.Epoch, e.Start)
+	}
+	return err
 }
 
 // hole tells whether a power loss took the end of segment i and left a later one.

@@ -380,3 +380,26 @@ func checkProducer(t *testing.T, l *Log, all []record.Batch) {
 		t.Fatalf("producers %+v, last sequence %d", producers, last.LastSequence())
 	}
 }
+
+// The log start rises, the epochs are flushed without what lies before it, and the process dies before the start is on disk: the records
+// before it are back, and so are their epochs.
+func TestEpochsComeBackWithTheirRecords(t *testing.T) {
+	mem := vfs.NewMem()
+	l := mustOpen(t, options(mem, smallSegments()))
+	for epoch := range wire.LeaderEpoch(8) {
+		if _, err := l.AppendAsLeader(testTime, batch(2, int64(epoch), 200), epoch/2, Client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := l.Epochs()
+	l.UpdateHighWatermark(16)
+	if err := errors.Join(l.AdvanceStart(11), l.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	for _, point := range []wire.Offset{0, 9, 16} {
+		l := mustOpen(t, crashed(mem.ProcessCrashClone(), smallSegments(), StopProcessCrash, point))
+		if got := l.Epochs(); l.StartOffset() != 0 || !slices.Equal(got, want) {
+			t.Errorf("recovery point %d: start %d, epochs %v, want %v", point, l.StartOffset(), got, want)
+		}
+	}
+}
