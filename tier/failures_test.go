@@ -311,3 +311,53 @@ func TestFM48AStaleListSweepsNothingThatIsNamed(t *testing.T) {
 	r.faults = nil
 	r.check()
 }
+
+// A bucket in which this broker may not delete any more keeps what should go, and takes what is new; somebody is told.
+func TestFM54WithoutTheRightToDeleteUploadsGoOn(t *testing.T) {
+	r := newRig(t)
+	r.topic.RetentionBytes = 4 << 10
+	r.lead(StartHere)
+	r.produce(40)
+	r.settle()
+	orphan := manifest.Prefix("orders", testTopicID, 0) + "/" + manifest.Name{Epoch: 0, Nonce: "lost"}.Key(manifest.LogObject)
+	if _, err := r.bucket.Put(t.Context(), orphan, strings.NewReader("lost"), object.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	r.crash(log.StopProcessCrash)
+	r.lead(StartHere)
+	requests := 0
+	denied := func(c faultstore.Call) faultstore.Fault {
+		requests++
+		if c.Op == faultstore.Delete {
+			return faultstore.Refuse
+		}
+		return faultstore.None
+	}
+	r.faults = denied
+	for range 5 {
+		r.produce(20)
+		r.pass(2 * testGrace)
+		if s := r.stats("orders"); s.BehindSegments > 0 || s.Err == nil {
+			t.Errorf("%d segments behind, %v", s.BehindSegments, s.Err)
+		}
+	}
+	r.m.Close(r.now, r.now.Add(30*time.Second))
+	r.pass(5 * time.Second)
+	if over, whole := r.m.Closed(r.now); !over || !whole {
+		t.Errorf("the stop: over %v, whole %v", over, whole)
+	}
+	r.crash(log.StopClean)
+	r.lead(StartHere)
+	r.pass(time.Minute)
+	requests = 0
+	if r.pass(time.Hour); requests > 1000 {
+		t.Errorf("%d requests in an idle hour", requests)
+	}
+	r.check()
+	r.faults = nil
+	r.pass(4 * testGrace)
+	if s := r.state("orders"); len(s.Dropped) > 0 || len(r.unnamed("orders")) > 0 || r.stats("orders").Err != nil {
+		t.Errorf("left over: %v, %v", s.Dropped, r.unnamed("orders"))
+	}
+	r.check()
+}

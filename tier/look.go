@@ -14,7 +14,8 @@ import (
 // roundsMax bounds how often one look plans: what it does may lead to more, as a seal to a copy.
 const roundsMax = 4
 
-// look finds out what there is to do for a partition, does what is quick, and leaves a copy to an upload.
+// look finds out what there is to do for a partition, does what is quick, and leaves a copy to an upload. What can't be deleted or
+// tidied up, as in a bucket where this broker may not delete, holds up no copy.
 func (p *partition) look(ctx context.Context, now time.Time, confirmed, closing bool) (out outcome) {
 	out.release, out.err = p.open(ctx, now)
 	if out.err != nil && (final(out.err) || p.Start != StartHere) {
@@ -48,12 +49,14 @@ func (p *partition) look(ctx context.Context, now time.Time, confirmed, closing 
 	if !p.settled {
 		return out
 	}
-	if out.err = p.upkeep(ctx, now, &out); out.err != nil {
-		out.copy = nil
-		return out
+	if !closing { // a stop has no time for it, and is not spoilt by it
+		if err := p.upkeep(ctx, now, &out); final(err) || err != nil && out.copy == nil {
+			out.copy, out.err = nil, err
+			return out
+		}
 	}
 	s := p.m.State()
-	out.whole = s.Closed && s.End == p.Log.EndOffset()
+	out.whole = p.closed(s) && s.End == p.Log.EndOffset()
 	return out
 }
 
@@ -97,6 +100,9 @@ func (p *partition) do(ctx context.Context, now time.Time, tasks []plan.Task) (c
 		}
 		p.logger.Debug("tier", "task", taskNames[t.Kind], "offset", t.Offset, "why", t.Why)
 		if err := p.doOne(ctx, now, t); err != nil {
+			if copied != nil && !final(err) {
+				return copied, done, nil // nothing that comes behind a copy holds it up: it is told of when there is none
+			}
 			return nil, done, fmt.Errorf("%s: %w", taskNames[t.Kind], err)
 		}
 		done++

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -32,6 +33,8 @@ const (
 type Manager struct {
 	o     Options
 	pages *manifest.PageCache
+	// partial: the clean stop that is under way does not bring all of all partitions to the bucket.
+	partial atomic.Bool
 
 	mu         sync.Mutex // guards what follows, and what partitions say it guards; a leaf
 	partitions map[wire.TopicPartition]*partition
@@ -71,7 +74,7 @@ func New(o Options) *Manager {
 // become so. The same epoch again changes nothing.
 func (m *Manager) Lead(now time.Time, l Leadership) (held bool) {
 	p := &partition{
-		Leadership: l, o: &m.o, pages: m.pages, place: notQueued,
+		Leadership: l, o: &m.o, pages: m.pages, partial: &m.partial, place: notQueued,
 		prefix: manifest.Prefix(l.Topic, l.TopicID, l.Partition),
 		logger: m.o.Logger.With("topic", l.Topic, "partition", l.Partition, "leader_epoch", l.Epoch),
 	}

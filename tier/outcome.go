@@ -233,13 +233,19 @@ func (m *Manager) Close(now, deadline time.Time) {
 	defer m.mu.Unlock()
 	m.closing = deadline
 	for _, p := range m.partitions { // the queue orders them
+		if p.hereAlone() {
+			m.partial.Store(true)
+		}
+	}
+	for _, p := range m.partitions {
 		p.failures, p.whole = 0, false
 		m.queue.hasten(p, now)
 	}
 }
 
-// Closed tells whether the clean stop is over: every partition is closed whole, or the deadline has passed, after which
-// Due gives no more jobs. whole tells which of the two. Jobs that are still out are cancelled at the deadline.
+// Closed tells whether the clean stop is over: every partition is closed whole that is copied, or the deadline has passed, after
+// which Due gives no more jobs. whole tells that all of every partition is in the bucket. Jobs that are still out are cancelled at
+// the deadline.
 func (m *Manager) Closed(now time.Time) (over, whole bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -248,9 +254,13 @@ func (m *Manager) Closed(now time.Time) (over, whole bool) {
 	}
 	whole, busy := true, false
 	for _, p := range m.partitions {
-		if !p.whole && p.tiered() {
+		switch {
+		case p.whole:
+		case p.copied():
 			whole = false
 			busy = busy || !p.stopped
+		case p.hereAlone():
+			whole = false
 		}
 	}
 	if !now.Before(m.closing) {

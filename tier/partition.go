@@ -24,6 +24,7 @@ type partition struct {
 	prefix string
 	logger *slog.Logger
 
+	partial  *atomic.Bool                      // the Manager's
 	manifest atomic.Pointer[manifest.Manifest] // nil until it was read
 	steps    atomic.Int64                      // grows with all that a job gets done, for the watchdog
 	first    atomic.Pointer[firstRecord]       // that is not in the bucket
@@ -91,6 +92,15 @@ func (p *partition) tiered() bool {
 	return c.RemoteStorageEnable || c.RemoteLogDeleteOnDisable || p.Start != StartHere ||
 		p.manifest.Load() != nil || p.Log.LocalStartOffset() > p.Log.StartOffset()
 }
+
+// copied tells whether what the log takes goes to the bucket.
+func (p *partition) copied() bool {
+	c := p.Log.Config()
+	return c.RemoteStorageEnable && !c.RemoteLogCopyDisable
+}
+
+// hereAlone tells whether the log may hold what no stop brings to the bucket.
+func (p *partition) hereAlone() bool { return !p.copied() && p.Log.EndOffset() > 0 }
 
 // untouched tells whether nothing was ever appended to the log, so that the manifest need not be read: thousands of idle partitions
 // are to cost nothing.
@@ -196,12 +206,18 @@ func (p *partition) viewBucket(ctx context.Context, v *plan.Bucket) error {
 	}
 	*v = plan.Bucket{
 		Read: true, LogStart: s.LogStart, End: s.End, Oldest: oldest,
-		Segments: s.Segments, Bytes: s.Bytes, Tail: len(s.Tail), Closed: s.Closed,
+		Segments: s.Segments, Bytes: s.Bytes, Tail: len(s.Tail), Closed: p.closed(s),
 	}
 	for _, d := range s.Dropped {
 		v.Dropped = append(v.Dropped, plan.Dropped{TimeMs: d.TimeMs})
 	}
 	return nil
+}
+
+// closed tells whether the manifest says that all is in the bucket, also to a reader who does not know whether every partition was
+// closed by the last stop: then it is this leader who must have said so.
+func (p *partition) closed(s *manifest.State) bool {
+	return s.Closed && (!p.partial.Load() || s.LeaderEpoch() == p.Epoch)
 }
 
 // oldestOf are the live segments that retention takes first: those of the first page, or the tail. A page is read once.

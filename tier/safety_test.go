@@ -535,3 +535,44 @@ func TestSafety29WhatIsNotInTheBucketIsNotClosed(t *testing.T) {
 		t.Errorf("over %v, whole %v, closed %v", over, whole, r.state("orders").Closed)
 	}
 }
+
+// What is not copied at all is nothing that a stop could wait for, and is not taken for whole.
+func TestSafety29AStopDoesNotWaitForWhatIsNotCopied(t *testing.T) {
+	for name, edit := range map[string]func(*rig){
+		"remote.log.copy.disable":     func(r *rig) { r.topic.RemoteLogCopyDisable = true },
+		"remote.storage.enable=false": func(r *rig) { r.topic.RemoteStorageEnable = false },
+		"remote.storage.enable=false, and nothing is left there": func(r *rig) {
+			r.topic.RemoteStorageEnable, r.topic.RemoteLogDeleteOnDisable = false, true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "orders", "payments")
+			stop := func(stop log.Stop) (over, whole bool) {
+				r.m.Close(r.now, r.now.Add(30*time.Second))
+				r.pass(5 * time.Second)
+				over, whole = r.m.Closed(r.now)
+				r.crash(stop)
+				r.lead(StartHere)
+				return over, whole
+			}
+			r.lead(StartHere)
+			r.produce(9)
+			if over, whole := stop(log.StopClean); !over || !whole {
+				t.Fatalf("over %v, whole %v", over, whole)
+			}
+			epoch := r.epoch
+			tiered := r.topic
+			edit(r)
+			r.log("orders").UpdateConfig(r.topic)
+			r.topic = tiered
+			r.append("orders", "here alone")
+			if over, whole := stop(log.StopClean); !over || whole {
+				t.Errorf("over %v, whole %v, with a record that is not in the bucket", over, whole)
+			}
+			// Of the other partition the manifest itself has to say that nobody has led it since.
+			if s := r.state("payments"); !s.Closed || s.LeaderEpoch() != epoch {
+				t.Errorf("closed %v under epoch %d, not %d", s.Closed, s.LeaderEpoch(), epoch)
+			}
+		})
+	}
+}
