@@ -170,7 +170,7 @@ type found struct {
 // loadLogs opens what lies in the directories that are online.
 func (m *Manager) loadLogs(now time.Time) error {
 	var all []found
-	where := map[wire.TopicPartition]string{}
+	where := map[wire.TopicPartition]int{} // place in all
 	for _, d := range m.dirs {
 		logs, err := m.listLogs(now, d)
 		if err != nil {
@@ -178,12 +178,20 @@ func (m *Manager) loadLogs(now time.Time) error {
 			continue
 		}
 		for _, f := range logs {
-			if other, ok := where[f.tp]; ok {
-				return fmt.Errorf("%w: %s is in %s and in %s", errIdentity, f.tp, other, d.path)
+			i, twice := where[f.tp]
+			switch {
+			case !twice:
+				where[f.tp] = len(all)
+				all = append(all, f)
+			case m.isShell(f.o.Dir):
+				m.trash.add(f.o.Dir, now)
+			case m.isShell(all[i].o.Dir):
+				m.trash.add(all[i].o.Dir, now)
+				all[i] = f
+			default:
+				return fmt.Errorf("%w: %s is in %s and in %s", errIdentity, f.tp, all[i].d.path, d.path)
 			}
-			where[f.tp] = d.path
 		}
-		all = append(all, logs...)
 	}
 	configs := map[string]config.Topic{}
 	for i := range all {
@@ -216,6 +224,22 @@ func (m *Manager) loadLogs(now time.Time) error {
 		}
 	}
 	return nil
+}
+
+// isShell tells whether a partition's directory holds nothing: neither a record nor whose it is. That is what is left where its making
+// failed and a power loss undid its removal; the partition was made elsewhere since.
+func (m *Manager) isShell(dir string) bool {
+	names, err := m.o.FS.List(dir)
+	if err != nil {
+		return false
+	}
+	for _, name := range names {
+		info, err := m.o.FS.Stat(path.Join(dir, name))
+		if err != nil || info.Size > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (m *Manager) listLogs(now time.Time, d *logDir) ([]found, error) {

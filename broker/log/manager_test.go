@@ -2,6 +2,7 @@ package log
 
 import (
 	"errors"
+	"io/fs"
 	"math/rand/v2"
 	"path"
 	"slices"
@@ -163,7 +164,10 @@ func TestForeignDirectoriesAreRefused(t *testing.T) { // FM-33, FM-34, safety.md
 			writeAll(t, clone, "/d2/"+metaFile, readAll(t, clone, "/d1/"+metaFile))
 		},
 		func(clone *vfs.Mem) { // one partition in two places
-			_ = errors.Join(clone.MkdirAll("/d1/t-0"), clone.MkdirAll("/d2/t-0"))
+			for _, dir := range []string{"/d1/t-0", "/d2/t-0"} {
+				_ = clone.MkdirAll(dir)
+				writeAll(t, clone, dir+"/"+partitionFile, []byte("version: 0\ntopic_id: AQAAAAAAAAAAAAAAAAAAAA\n"))
+			}
 		},
 	} {
 		clone := mem.ProcessCrashClone()
@@ -521,6 +525,38 @@ func TestAPartitionThatFailedToBeMadeIsInNoDirectory(t *testing.T) {
 	o.FS = mem.ProcessCrashClone()
 	if _, err := OpenManager(testTime, o); err != nil {
 		t.Error(err)
+	}
+}
+
+// A power loss may undo the removal of what could not be made, when the partition is elsewhere already.
+func TestAnEmptyShellIsNoSecondPlace(t *testing.T) {
+	for _, shell := range []string{"/d1/a-b-0", "/d2/a-b-0"} {
+		mem := vfs.NewMem()
+		o := managerOptions(mem, "/d1", "/d2")
+		m := mustManage(t, o)
+		l := create(t, m, partition(0))
+		appendBatch(t, l, batch(3, 1, 10))
+		dir := l.Dir()
+		if err := m.Close(testTime, 1); err != nil {
+			t.Fatal(err)
+		}
+		if dir == shell { // the other way round
+			if err := mem.Rename(dir, "/d2/a-b-0"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := mem.MkdirAll(shell); err != nil {
+			t.Fatal(err)
+		}
+		writeAll(t, mem, shell+"/00000000000000000000.log", nil)
+		again := mustManage(t, o)
+		if l, ok := again.Get(partition(0)); !ok || l.EndOffset() != 3 || l.Dir() == shell {
+			t.Errorf("with a shell in %s: %v", shell, l)
+		}
+		again.Sweep(testTime)
+		if _, err := mem.Stat(shell); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the shell stays: %v", err)
+		}
 	}
 }
 
