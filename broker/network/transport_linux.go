@@ -171,8 +171,11 @@ func (t *tcpTransport) sendCopy(fd int, r vfs.Range) error {
 	return t.sendPiece(fd, b.b[:n])
 }
 
+// residentBytes is the piece in which memory of the cache is sent: larger ones only fill the socket before its reader begins.
+const residentBytes = 64 << 10
+
 func (t *tcpTransport) sendResident(fd int, source vfs.Resident, r vfs.Range) error {
-	b := source.Bytes(r.Offset, r.Length)
+	b := source.Bytes(r.Offset, min(r.Length, residentBytes))
 	if len(b) == 0 {
 		return fmt.Errorf("send %w: %w", errFile, io.ErrUnexpectedEOF)
 	}
