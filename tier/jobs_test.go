@@ -266,6 +266,55 @@ func TestTieringThatIsSwitchedOffLeavesNothing(t *testing.T) {
 	r.check()
 }
 
+// Neither a broker that is started once without the tier nor one that has lost its checkpoints tells the manifest that the log begins
+// with what is here.
+func TestBO081TheBucketKeepsWhatTheBrokerForgot(t *testing.T) {
+	for name, forget := range map[string]func(r *rig){
+		"tier.enable=false for a while": func(r *rig) {
+			r.topic.RemoteStorageEnable = false
+			r.crash(log.StopProcessCrash)
+			r.lead(StartHere)
+			r.produce(5)
+			r.pass(time.Hour)
+			r.topic.RemoteStorageEnable = true
+		},
+		"the checkpoints are lost": func(r *rig) {
+			for _, file := range []string{"replication-offset-checkpoint", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"} {
+				if err := r.disk.Remove("/data/" + file); err != nil {
+					r.t.Fatal(err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.topic.LocalRetentionBytes = 1 << 10
+			r.lead(StartHere)
+			r.produce(40)
+			if err := r.log("orders").AdvanceStart(3); err != nil {
+				t.Fatal(err)
+			}
+			r.pass(time.Minute)
+			if at := r.log("orders").LocalStartOffset(); at < 10 || r.state("orders").LogStart != 3 {
+				t.Fatalf("local start %d, log start %d", at, r.state("orders").LogStart)
+			}
+			if err := r.logs.Checkpoint(); err != nil {
+				t.Fatal(err)
+			}
+			forget(r)
+			r.crash(log.StopProcessCrash)
+			r.lead(StartHere)
+			r.produce(5)
+			r.pass(4 * testGrace)
+			if l := r.log("orders"); l.StartOffset() != 3 || r.state("orders").LogStart != 3 || l.HighWatermark() != l.EndOffset() {
+				t.Errorf("the log starts at %d, by the manifest at %d; high watermark %d of %d",
+					l.StartOffset(), r.state("orders").LogStart, l.HighWatermark(), l.EndOffset())
+			}
+			r.check()
+		})
+	}
+}
+
 func TestCopiesThatAreDisabledStopAndStay(t *testing.T) {
 	r := newRig(t)
 	r.lead(StartHere)

@@ -31,6 +31,8 @@ const (
 	damageFile    = "damaged-ranges" // Tidemark's own; Kafka ignores it
 	// unverifiedFile is Tidemark's own, too, and empty: MayLackEnd holds also after the next stop, whatever that is.
 	unverifiedFile = "end-unverified"
+	// remoteFile likewise: the log begins below its first segment, in the object store.
+	remoteFile = "start-remote"
 )
 
 const baseDigits = 20

@@ -60,6 +60,7 @@ type Log struct {
 	scrubAt       wire.Offset   // where the next Scrub begins
 	epochsWritten epochCache    // what leader-epoch-checkpoint holds
 	snapshotFiles []wire.Offset // of the producer snapshots on disk, rising
+	remote        bool          // remoteFile is there
 
 	// mu guards appends and every change of the published state. Rank: below maintenance and the partition's lock, above
 	// segment.mu.

@@ -105,7 +105,7 @@ func (m *Manager) writeCheckpointLocked(d *logDir, name string) error {
 			offsets[l.tp] = l.HighWatermark()
 		case logStartFile:
 			// Where the first segment says it, the file need not. That of a tiered log does not say it.
-			if start := l.StartOffset(); l.tiered() || start > (*l.segments.Load())[0].base {
+			if start := l.StartOffset(); l.tiered() || start != (*l.segments.Load())[0].base {
 				offsets[l.tp] = start
 			} else {
 				l.startSaved.Store(int64(wire.NoOffset))

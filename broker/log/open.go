@@ -66,6 +66,7 @@ func (l *Log) load(now time.Time, o Options) error {
 	if err != nil {
 		return err
 	}
+	l.remote = slices.Contains(names, remoteFile)
 	if err := l.loadUnverified(names); err != nil { // before the topic id says that the log is this partition's
 		return err
 	}
@@ -121,8 +122,11 @@ func (l *Log) beginAt(now time.Time, segments []*segment, offset wire.Offset) er
 // publishLoaded makes what was loaded the log's state.
 func (l *Log) publishLoaded(now time.Time, segments []*segment, end, point wire.Offset, o Options) {
 	start := segments[0].base
-	if o.LogStart > start || o.LogStart >= 0 && o.Config.RemoteStorageEnable {
+	switch {
+	case o.LogStart > start, o.LogStart >= 0 && (o.Config.RemoteStorageEnable || l.remote):
 		start = o.LogStart
+	case l.remote:
+		start = 0 // nobody knows here; what the manifest says is not below
 	}
 	for _, s := range segments[:len(segments)-1] {
 		s.sealed.Store(true)

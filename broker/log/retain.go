@@ -63,6 +63,11 @@ func (l *Log) Retain(now time.Time) (int, error) {
 			return 0, err
 		}
 	}
+	if segments := *l.segments.Load(); cfg.RemoteStorageEnable && segments[count].base > l.StartOffset() {
+		if err := l.noteRemote(); err != nil {
+			return 0, l.env.fault("note that the log begins in the object store", err)
+		}
+	}
 	gone := l.unlinkOldest(count, !cfg.RemoteStorageEnable)
 	for i, s := range gone {
 		if err := s.discard(now.Add(l.deleteDelay())); err != nil {
@@ -75,6 +80,11 @@ func (l *Log) Retain(now time.Time) (int, error) {
 		return 0, l.env.fault("delete segment", err)
 	}
 	l.snapshotFiles = slices.DeleteFunc(l.snapshotFiles, func(at wire.Offset) bool { return hasBase(gone, at) })
+	if !cfg.RemoteStorageEnable {
+		if err := l.forgetRemote(); err != nil {
+			return len(gone), l.env.fault("note that the log begins here", err)
+		}
+	}
 	return len(gone), nil
 }
 

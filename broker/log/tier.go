@@ -116,6 +116,11 @@ func (l *Log) StartFromTier(now time.Time, at, logStart wire.Offset, epochs []Ep
 	if err := l.noteUnverified(); err != nil {
 		return l.env.fault("start the log anew", err)
 	}
+	if at > logStart {
+		if err := l.noteRemote(); err != nil {
+			return l.env.fault("start the log anew", err)
+		}
+	}
 	l.start.Store(int64(logStart))
 	if err := l.saveStart(); err != nil {
 		return err
