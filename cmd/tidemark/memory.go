@@ -2,24 +2,52 @@ package main
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 )
 
-// gcPercent lets the heap grow to five times what lives before it is collected. A broker's live heap is a few megabytes, and most of
-// what it allocates is gone with the request: at Go's 100 the collector took an eighth of the CPU of small produce requests.
-const gcPercent = 400
+// The heap grows to five times what lives before it is collected, as long as little lives. A broker's live heap is a few megabytes, and most of
+// what it allocates is gone with the request: at Go's 100 the collector took an eighth of the CPU of small produce requests. With
+// the cache of the tier full of blocks, five times would be more than a gigabyte of garbage; what may grow is bounded in bytes then, unless
+// so much lives that collections would come too often.
+const (
+	gcPercent      = 400
+	gcPercentLeast = 50
+	gcGrowth       = 256 << 20
+)
 
 // tuneMemory sets the collector where the environment (GOGC, GOMEMLIMIT) does not: half of the memory is left to the page cache, which
 // is what consumers are served from.
 func tuneMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+		adjustGC(gcPercent)
 	}
 	if total := memoryTotal(); total > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(total / 2)
 	}
+}
+
+// adjustGC sets the percentage anew after each collection, for an object that nobody holds does not outlive one.
+func adjustGC(now int) {
+	type collected struct{ _ *byte } // a pointer, so that the object shares no memory with others
+	runtime.AddCleanup(new(collected), func(now int) {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		if next := gcPercentFor(live[0].Value.Uint64()); next != now {
+			debug.SetGCPercent(next)
+			now = next
+		}
+		adjustGC(now)
+	}, now)
+}
+
+// gcPercentFor is by what part of what lives the heap may grow.
+func gcPercentFor(live uint64) int {
+	return int(min(max(gcGrowth*100/max(live, 1), gcPercentLeast), gcPercent))
 }
 
 // memoryTotal is what the machine or the control group has, in bytes; 0 if unknown.
