@@ -64,8 +64,8 @@ func (w *twin) remove(s manifest.Segment) {
 	}
 }
 
-// BO-093: a segment was replaced while it is read; safety rule 27: the manifest is read again.
-func TestASegmentThatWasReplacedIsReadFromItsNewObject(t *testing.T) {
+// BO-093: a segment was replaced while it is read: the manifest is read again.
+func TestSafety27ASegmentThatWasReplacedIsReadFromItsNewObject(t *testing.T) {
 	w := three(t)
 	r := w.reader()
 	w.readOne(r, w.all(0))
@@ -85,8 +85,8 @@ func TestASegmentThatWasReplacedIsReadFromItsNewObject(t *testing.T) {
 	}
 }
 
-// Safety rule 27: an object that the manifest names and that is not there is a storage error and an alarm.
-func TestAMissingObjectIsAStorageErrorAndAnAlarm(t *testing.T) {
+// An object that the manifest names and that is not there is a storage error and an alarm.
+func TestSafety27AMissingObjectIsAStorageErrorAndAnAlarm(t *testing.T) {
 	w := three(t)
 	var alarm *bytes.Buffer
 	now := testTime

@@ -225,11 +225,9 @@ func TestPlan(t *testing.T) {
 		"not while the store was never there": {[]func(*View){unread, func(v *View) { v.Local.UnsealedSince = testTime.Add(-time.Hour) }}, ""},
 
 		// Pages and deletes.
-		"a long tail gets a page":           {[]func(*View){copied(50), func(v *View) { v.Bucket.Tail, v.Bucket.Segments, v.Bucket.Oldest = 2000, 2000, nil }}, "page 1000"},
-		"of the size that is set":           {[]func(*View){copied(50), func(v *View) { v.Bucket.Tail, v.Bucket.Segments, v.Config.PageSegments = 25, 30, 10 }}, "page 10"},
-		"tier.delete.grace.ms":              {[]func(*View){copied(50), dropped(8, 7, 6)}, "delete-objects 2"},
-		"no deletes without the controller": {[]func(*View){copied(50), dropped(8), func(v *View) { v.Confirmed = false }}, ""},
-		"no deletes by a clock that is off": {[]func(*View){copied(50), dropped(8), func(v *View) { v.ClockSkew = 6 * time.Minute }}, ""},
+		"a long tail gets a page": {[]func(*View){copied(50), func(v *View) { v.Bucket.Tail, v.Bucket.Segments, v.Bucket.Oldest = 2000, 2000, nil }}, "page 1000"},
+		"of the size that is set": {[]func(*View){copied(50), func(v *View) { v.Bucket.Tail, v.Bucket.Segments, v.Config.PageSegments = 25, 30, 10 }}, "page 10"},
+		"tier.delete.grace.ms":    {[]func(*View){copied(50), dropped(8, 7, 6)}, "delete-objects 2"},
 	})
 }
 
@@ -243,6 +241,8 @@ func TestSafety23WhoMayLetGo(t *testing.T) {
 	checkPlans(t, map[string]planCase{
 		"not without the controller":               {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.Confirmed = 4*hour+1, false }}, rest},
 		"not by a clock that is off":               {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.ClockSkew = 2*hour+1, -6*time.Minute }}, rest},
+		"no objects go without the controller":     {[]func(*View){copied(50), dropped(8), func(v *View) { v.Confirmed = false }}, ""},
+		"no objects go by a clock that is off":     {[]func(*View){copied(50), dropped(8), func(v *View) { v.ClockSkew = 6 * time.Minute }}, ""},
 		"not by a clock of which nothing is known": {[]func(*View){keepLocally, func(v *View) { v.Config.RetentionMs, v.ClockKnown = 2*hour+1, false }}, rest},
 	})
 }
