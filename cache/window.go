@@ -104,8 +104,9 @@ func (c *Cache) attach(o Object, first, end, ahead int64) (pinned, missing []*bl
 // staleWindows is after how many windows full of blocks one that nobody has read is taken for one that nobody will.
 const staleWindows = 2
 
-// unreadMax is how much of the window may hold what was brought in ahead.
-func (c *Cache) unreadMax() int { return c.window * 3 / 4 }
+// unreadMax is how much of the window may hold what was brought in ahead. The other half is for what is pinned: an answer of many
+// partitions pins tens of megabytes, and would else push out what the next one is about to ask for.
+func (c *Cache) unreadMax() int { return c.window / 2 }
 
 // roomAheadLocked tells whether there is room for enough of n blocks that bringing them in now is worth a get: where it is scarce,
 // few large gets do more than many small ones.

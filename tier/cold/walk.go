@@ -83,7 +83,7 @@ func (w *walk) acquire() error {
 // gets stay large.
 func (w *walk) ahead(to int64) int64 {
 	chunk := w.o.Cache.RangeBytes
-	window := w.streams.window(w.mark, w.cache.PinBytesMax()*3/4, chunk)
+	window := w.streams.window(w.mark, w.cache.PinBytesMax()/2, chunk)
 	whole := window >= chunk
 	if whole {
 		window -= chunk / 2 // what alignment adds
