@@ -237,7 +237,7 @@ func fetchAt(c *kgo.Client, topic string, partition int32, offset int64) ([]byte
 	return got.RecordBatches, kerr.ErrorForCode(got.ErrorCode)
 }
 
-// offsetAt is the first offset with a timestamp of at least ms.
+// offsetAt is the first offset with a timestamp of at least ms, or what a negative one stands for.
 func offsetAt(t testing.TB, c *kgo.Client, topic string, partition int32, ms int64) int64 {
 	t.Helper()
 	request := kmsg.NewPtrListOffsetsRequest()
@@ -246,7 +246,7 @@ func offsetAt(t testing.TB, c *kgo.Client, topic string, partition int32, ms int
 	row.Partition, row.Timestamp = partition, ms
 	topicRow.Topic, topicRow.Partitions = topic, append(topicRow.Partitions, row)
 	request.Topics = append(request.Topics, topicRow)
-	response, err := c.Broker(1).RetriableRequest(context.Background(), atVersion(7, request))
+	response, err := c.Broker(1).RetriableRequest(context.Background(), atVersion(9, request))
 	if err != nil {
 		t.Error(err)
 		return -1

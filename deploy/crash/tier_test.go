@@ -3,12 +3,13 @@ package crash
 import (
 	"bufio"
 	"context"
-	"flag"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,26 +23,28 @@ import (
 	"github.com/tidemark-io/tidemark/tier/object/s3test"
 )
 
-var away = flag.Duration("away", 1500*time.Millisecond, "how long the object store is away, in each of the ways to be so")
-
 // tiered are settings under which little stays on disk, and what is sealed goes soon.
 var tiered = []string{
 	"tier.enable=true", "log.segment.bytes=1048576", "log.local.retention.bytes=2097152", "log.retention.check.interval.ms=500",
-	"log.segment.delete.delay.ms=500", "tier.cache.bytes=33554432",
+	"log.segment.delete.delay.ms=500", fmt.Sprint("tier.cache.bytes=", tieredCache),
 }
+
+const tieredCache = 32 << 20
 
 // bucket is a store on a real server, and the proxy before it.
 type bucket struct {
-	proxy *s3proxy.Proxy
-	url   string // through the proxy
-	plain string // past it
+	server *s3test.Server
+	name   string
+	proxy  *s3proxy.Proxy
+	url    string // through the proxy
+	plain  string // past it
 }
 
 func newBucket(t testing.TB, kind s3test.Kind, scheme string) *bucket {
 	t.Helper()
 	server := s3test.Start(t, kind)
 	name := server.Bucket(t)
-	b := &bucket{proxy: s3proxy.Start(t, server.URL), plain: server.StoreURL(scheme, name, "tidemark")}
+	b := &bucket{server: server, name: name, proxy: s3proxy.Start(t, server.URL), plain: server.StoreURL(scheme, name, "tidemark")}
 	b.url = s3test.URL(b.proxy.URL, "", scheme, name, "tidemark")
 	return b
 }
@@ -91,8 +94,8 @@ func (b *broker) load(ctx context.Context, topic string, partitions int32) *load
 	return l
 }
 
-// metric is the sum of a metric's rows.
-func (b *broker) metric(name string) (sum float64) {
+// metric is the sum of a metric's rows that have all of some labels, written as they are there.
+func (b *broker) metric(name string, labels ...string) (sum float64) {
 	b.t.Helper()
 	response, err := http.Get("http://" + b.admin + "/metrics")
 	if err != nil {
@@ -102,7 +105,8 @@ func (b *broker) metric(name string) (sum float64) {
 	defer response.Body.Close()
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
 		row, value, ok := strings.Cut(lines.Text(), " ")
-		if row, _, _ = strings.Cut(row, "{"); !ok || row != name {
+		metric, rest, _ := strings.Cut(row, "{")
+		if !ok || metric != name || slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(rest, l) }) {
 			continue
 		}
 		v, _ := strconv.ParseFloat(value, 64)
@@ -284,66 +288,4 @@ func (l *load) afterLoss(b *broker, partitions int32) (lost int) {
 		}
 	}
 	return lost
-}
-
-// While the store is away, in whatever way, produce and fetch of the end go on without an error; afterwards uploads catch up, nothing
-// is lost, and the bucket is sound: FM-03, FM-39, FM-45, FM-47, BO-097.
-func TestTheStoreIsAway(t *testing.T) {
-	const topic, partitions = "owed", 3
-	store := newBucket(t, s3test.MinIO, "minio")
-	b := newBroker(t, tiered...)
-	b.args = append(b.args, "--store", store.url)
-	b.start()
-	b.create(topic, partitions)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	l := b.load(ctx, topic, partitions)
-	eventually(t, "producers have their ids, which are in the metadata", func() bool {
-		l.ledger.mu.Lock()
-		defer l.ledger.mu.Unlock()
-		return len(l.acked) == partitions
-	})
-	for _, fault := range []struct {
-		name   string
-		decide func(s3proxy.Request) s3proxy.Fault
-	}{
-		{"gone", func(s3proxy.Request) s3proxy.Fault { return s3proxy.Fault{Reset: true} }},
-		{"503", func(s3proxy.Request) s3proxy.Fault { return s3proxy.Fault{Refuse: http.StatusServiceUnavailable} }},
-		{"a third is 503", func(r s3proxy.Request) s3proxy.Fault {
-			if r.Seq%3 == 0 {
-				return s3proxy.Fault{Refuse: http.StatusServiceUnavailable}
-			}
-			return s3proxy.Fault{}
-		}},
-		{"answers are lost", func(r s3proxy.Request) s3proxy.Fault {
-			return s3proxy.Fault{Lose: r.Method == http.MethodPut && r.Seq%2 == 0}
-		}},
-		{"hangs", func(s3proxy.Request) s3proxy.Fault { return s3proxy.Fault{Hang: true} }},
-	} {
-		before := store.proxy.Requests()
-		store.proxy.Set(fault.decide)
-		time.Sleep(*away) // that long it is away
-		store.proxy.Set(nil)
-		requests := store.proxy.Requests() - before
-		l.mu.Lock()
-		slowest := l.slowest
-		l.slowest = 0
-		l.mu.Unlock()
-		t.Logf("%s for %v: %d requests; a record took at most %v to the reader of the end", fault.name, *away, requests, slowest)
-		b.settles()
-		if t.Failed() {
-			t.Fatalf("%s\n%s", fault.name, b.stderr)
-		}
-	}
-	cancel()
-	l.group.Wait()
-	b.settles()
-	if size := b.onDisk(topic); size > partitions*6<<20 {
-		t.Errorf("%d bytes are still on disk", size)
-	}
-	records := l.verify(b.client(), kadm.NewClient(b.client()), partitions)
-	l.sample(b.client(), rand.New(rand.NewPCG(1, 2)), partitions)
-	b.stop()
-	store.fsck(t, "all")
-	t.Logf("%d records", records)
 }

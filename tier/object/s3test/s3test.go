@@ -23,6 +23,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -49,6 +50,7 @@ type Server struct {
 
 	kind    Kind
 	folder  string
+	command func() *exec.Cmd
 	process *exec.Cmd
 }
 
@@ -94,19 +96,49 @@ func start(t testing.TB, kind Kind, encrypted bool) *Server {
 	if err := os.MkdirAll(data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s.process = command(t.Context(), program, kind, address, data, certs, encrypted)
-	output, err := os.Create(filepath.Join(s.folder, "log"))
+	ctx := t.Context()
+	s.command = func() *exec.Cmd { return command(ctx, program, kind, address, data, certs, encrypted) }
+	t.Cleanup(s.Kill)
+	s.Restart(t)
+	return s
+}
+
+// Restart starts a server that was killed again, where it was, over what it had, and waits until it answers.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	output, err := os.OpenFile(filepath.Join(s.folder, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer output.Close()
+	s.process = s.command()
 	s.process.Stdout, s.process.Stderr = output, output
 	if err := s.process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.stop)
 	s.await(t)
-	return s
+}
+
+// Kill is kill -9. The folder stays until the test ends.
+func (s *Server) Kill() {
+	_ = s.process.Process.Kill() // an error says that it has ended
+	_ = s.process.Wait()
+}
+
+// Pause leaves the server's connections open and everything unanswered, until Resume.
+func (s *Server) Pause(t testing.TB) { s.signal(t, syscall.SIGSTOP) }
+
+// Resume undoes Pause.
+func (s *Server) Resume(t testing.TB) { s.signal(t, syscall.SIGCONT) }
+
+func (s *Server) signal(t testing.TB, what os.Signal) {
+	t.Helper()
+	if s.process == nil {
+		t.Skip("the server is not this test's")
+	}
+	if err := s.process.Process.Signal(what); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // find is where the program is installed.
@@ -192,11 +224,6 @@ func (s *Server) await(t testing.TB) {
 	}
 	output, _ := os.ReadFile(filepath.Join(s.folder, "log"))
 	t.Fatalf("%s does not answer at %s:\n%s", s.kind, s.URL, output)
-}
-
-func (s *Server) stop() {
-	_ = s.process.Process.Kill() // its folder goes with the test
-	_ = s.process.Wait()
 }
 
 // Bucket makes a bucket with a name of its own.
