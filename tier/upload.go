@@ -46,7 +46,8 @@ func (p *partition) copy(ctx context.Context, now time.Time, t plan.Task) outcom
 
 // put stores the objects of a segment. The log has verified it and made it durable (safety rule 20).
 func (p *partition) put(ctx context.Context, now time.Time, t plan.Task) (*manifest.Segment, error) {
-	u, err := p.Log.OpenUpload(t.Segment)
+	data := &segmentBody{p: p}
+	u, err := p.Log.OpenUpload(t.Segment, data)
 	if err != nil {
 		return nil, err
 	}
@@ -54,10 +55,7 @@ func (p *partition) put(ctx context.Context, now time.Time, t plan.Task) (*manif
 	if u.Next != t.End {
 		return nil, fmt.Errorf("%w: the segment ends at %d, not %d", log.ErrOffsetOutOfRange, u.Next, t.End)
 	}
-	data := &segmentBody{p: p, file: io.NewSectionReader(u.File, 0, u.Size)}
-	if err := data.hash(); err != nil {
-		return nil, err
-	}
+	data.file = io.NewSectionReader(u.File, 0, u.Size)
 	s := &manifest.Segment{
 		Name:  manifest.Name{Base: u.Base, Epoch: p.Epoch, Nonce: p.o.Nonce()},
 		Start: t.Offset, End: t.End, Size: u.Size, CRC: manifest.Checksum(data.Whole()),
@@ -116,27 +114,17 @@ func (p *partition) giveUp(n manifest.Name) {
 	}
 }
 
-// segmentBody is a segment's file on its way: read where it lies, hashed once. Each read is a sign of life.
+// segmentBody is a segment's file on its way: read where it lies, its checksum taken while it was verified. Each read is a sign of life.
 type segmentBody struct {
 	p    *partition
 	file *io.SectionReader
 	object.Sums
 }
 
-// hashChunk is what is read at once to make the checksum.
-const hashChunk = 256 << 10
-
-func (b *segmentBody) hash() error {
-	buf := make([]byte, min(hashChunk, b.file.Size()))
-	for at := int64(0); at < b.file.Size(); {
-		n := min(int64(len(buf)), b.file.Size()-at)
-		if _, err := b.ReadAt(buf[:n], at); err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read segment: %w", err)
-		}
-		_, _ = b.Write(buf[:n])
-		at += n
-	}
-	return nil
+// Write takes the bytes of the segment from the pass that verifies it.
+func (b *segmentBody) Write(piece []byte) (int, error) {
+	b.p.steps.Add(1)
+	return b.Sums.Write(piece)
 }
 
 // ReadAt implements object.Body.

@@ -119,9 +119,10 @@ type Upload struct {
 func (u *Upload) Release() { u.held.drop() }
 
 // OpenUpload makes the sealed segment that begins at base durable, reads it whole, and holds it for an upload. Indexes that are
-// missing or damaged here are no obstacle. It is ErrDamaged where a batch is unsound, and ErrOffsetOutOfRange where no
+// missing or damaged here are no obstacle. What is read is written to also, in order, which spares whoever needs its checksum
+// another pass; their errors do not count. It is ErrDamaged where a batch is unsound, and ErrOffsetOutOfRange where no
 // sealed segment begins at base. It blocks on the disk for as long as it takes to read the segment.
-func (l *Log) OpenUpload(base wire.Offset) (*Upload, error) {
+func (l *Log) OpenUpload(base wire.Offset, also ...io.Writer) (*Upload, error) {
 	s, next, err := l.sealedAt(base)
 	if err != nil {
 		return nil, err
@@ -134,7 +135,7 @@ func (l *Log) OpenUpload(base wire.Offset) (*Upload, error) {
 		return nil, l.uploadError(base, err)
 	}
 	u := &Upload{Base: base, Next: next, File: h.file, Size: s.size.Load(), held: h}
-	if err = l.fill(u, s); err == nil {
+	if err = l.fill(u, s, also); err == nil {
 		// A segment that was cut meanwhile is another one.
 		_, now, gone := l.sealedAt(base)
 		if err = gone; err == nil && now != next {
@@ -169,8 +170,8 @@ func (l *Log) sealedAt(base wire.Offset) (s *segment, next wire.Offset, err erro
 }
 
 // fill reads the segment whole, and gathers what goes with it.
-func (l *Log) fill(u *Upload, s *segment) error {
-	markers, err := l.scanUpload(u, s)
+func (l *Log) fill(u *Upload, s *segment, also []io.Writer) error {
+	markers, err := l.scanUpload(u, s, also)
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (l *Log) fill(u *Upload, s *segment) error {
 }
 
 // scanUpload verifies every batch and makes the offset and the time index from them. It returns the abort markers.
-func (l *Log) scanUpload(u *Upload, s *segment) (markers []AbortedTransaction, err error) {
+func (l *Log) scanUpload(u *Upload, s *segment, also []io.Writer) (markers []AbortedTransaction, err error) {
 	if d := s.damages(); len(d) > 0 {
 		return nil, fmt.Errorf("%w: offsets %d to %d", ErrDamaged, d[0].First, d[0].Next-1)
 	}
@@ -209,6 +210,9 @@ func (l *Log) scanUpload(u *Upload, s *segment) (markers []AbortedTransaction, e
 		}
 		if err != nil {
 			return nil, err
+		}
+		for _, w := range also {
+			_, _ = w.Write(b) // a checksum, as the doc comment says
 		}
 		at = b.NextOffset()
 		x.add(b, pos)

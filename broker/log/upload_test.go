@@ -48,11 +48,15 @@ func uploadable(t *testing.T, fsys vfs.FS) *Log {
 
 func mustUpload(t *testing.T, l *Log, base wire.Offset) *Upload {
 	t.Helper()
-	u, err := l.OpenUpload(base)
+	var also bytes.Buffer
+	u, err := l.OpenUpload(base, &also)
 	if err != nil {
 		t.Fatalf("OpenUpload(%d): %v", base, err)
 	}
 	t.Cleanup(u.Release)
+	if !bytes.Equal(also.Bytes(), uploadBytes(t, u)) {
+		t.Errorf("OpenUpload(%d) has written %d bytes that are not the segment's", base, also.Len())
+	}
 	return u
 }
 
