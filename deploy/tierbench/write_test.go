@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,12 +29,17 @@ func (r *broker) backlog(topic string, bytes int64) {
 func (r *broker) upload(topic string) (n int64) {
 	r.b.Helper()
 	r.alter(topic, "remote.storage.enable", "true")
-	want := len(r.segments(topic, 0))
-	partition := `topic="` + topic + `"`
-	eventually(r.b, "the backlog is in the bucket", func() bool {
-		return r.metric("tidemark_tier_remote_segments", partition) >= float64(want)
-	})
-	return int64(r.metric("tidemark_tier_remote_bytes", partition))
+	sealed := r.segments(topic, 0)
+	var last int64
+	for _, name := range sealed {
+		base, _ := strconv.ParseInt(strings.TrimSuffix(filepath.Base(name), ".log"), 10, 64)
+		last = max(last, base)
+	}
+	eventually(r.b, "the backlog is in the bucket", func() bool { return r.offset(topic, 0, latestTiered) > last })
+	for _, o := range r.objects(topic) {
+		n += o.Size
+	}
+	return n
 }
 
 // BenchmarkUpload is T7: the CPU of uploading sealed segments, beside plain puts of the same files.
