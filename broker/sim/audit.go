@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/fsck"
 )
 
 // audit reads all that the broker holds, through its API and between two moments, and holds it against the ledger. It runs after
@@ -41,6 +42,7 @@ func (a *audit) run() {
 		}
 	}
 	a.checkGroups()
+	a.checkBucket(fsck.Aux)
 	if c.failure != nil {
 		return
 	}
@@ -133,14 +135,17 @@ func (a *audit) checkPartition(p *partition, epoch int32) {
 	}
 	p.epoch = max(p.epoch, epoch)
 	a.checkStart(p, start, end)
-	if a.ended.lossy() {
+	switch {
+	case a.ended == wiped:
+		a.checkRecovered(p, end)
+	case a.ended.lossy():
 		p.lose(end)
 	}
 	if end < p.watermark {
 		c.fail("%s ends at %d, and its high watermark was %d", p, end, p.watermark)
 	}
 	last := int32(-1)
-	for next := start; next < end && c.failure == nil; {
+	for next := p.skip(start); next < end && c.failure == nil; next = p.skip(next) {
 		after, err := p.observe(a.fetch(p, next), next, end)
 		if err == nil && after == next {
 			err = fmt.Errorf("there is nothing")
@@ -150,6 +155,9 @@ func (a *audit) checkPartition(p *partition, epoch int32) {
 			return
 		}
 		for ; next < after; next++ {
+			if p.slots[next].lost {
+				continue
+			}
 			if s := &p.slots[next]; s.epoch < last || s.epoch > epoch {
 				c.fail("%s@%d has leader epoch %d, after %d; now it is %d", p, next, s.epoch, last, epoch)
 				return
@@ -180,7 +188,7 @@ func (a *audit) checkEnd(p *partition, start, end int64) {
 
 // checkStart looks whether deleted records have come back.
 func (a *audit) checkStart(p *partition, start, end int64) {
-	if start < p.start && !a.ended.lossy() || start < min(p.cut, end) {
+	if start < p.start && !a.ended.lossy() && a.ended != wiped || start < min(p.cut, end) {
 		a.c.fail("%s begins at %d, and began at %d before; records below %d were deleted", p, start, p.start, p.cut)
 		return
 	}
@@ -259,11 +267,12 @@ func (a *audit) checkMiddle(p *partition, start, end int64) {
 
 // checkTimes compares what ListOffsets says of times with a look at every record.
 func (a *audit) checkTimes(p *partition, start, end int64) {
-	if end == start {
+	start = p.skip(start)
+	if end <= start {
 		return
 	}
 	for range 4 {
-		target := p.slots[start+a.c.node.random.Int64N(end-start)].time + int64(a.c.node.random.IntN(5)-2)
+		target := p.slots[p.before(start+a.c.node.random.Int64N(end-start))].time + int64(a.c.node.random.IntN(5)-2)
 		want := int64(-1)
 		for offset := start; offset < end; offset++ {
 			if p.slots[offset].time >= target {
@@ -290,7 +299,7 @@ func (a *audit) checkTimes(p *partition, start, end int64) {
 func (a *audit) checkEpochs(p *partition, start, end int64) {
 	for offset := start; offset < end; offset++ {
 		epoch := p.slots[offset].epoch
-		if offset > start && p.slots[offset-1].epoch == epoch {
+		if offset > start && p.slots[offset-1].epoch == epoch || p.slots[offset].lost {
 			continue
 		}
 		want := offset
@@ -307,7 +316,7 @@ func (a *audit) checkEpochs(p *partition, start, end int64) {
 		if !ok {
 			return
 		}
-		if got := response.Topics[0].Partitions[0]; got.ErrorCode != 0 || got.EndOffset != want || got.LeaderEpoch != epoch {
+		if got := response.Topics[0].Partitions[0]; got.ErrorCode != 0 || got.EndOffset != want && got.EndOffset != p.skip(want) || got.LeaderEpoch != epoch {
 			a.c.fail("%s: leader epoch %d ends at %d (epoch %d, %s), not at %d", p, epoch, got.EndOffset, got.LeaderEpoch, code(got.ErrorCode), want)
 		}
 	}
@@ -364,7 +373,7 @@ func (a *audit) offsets(g *groupLedger) ([]found, wire.Code) {
 func (a *audit) checkGroups() {
 	for _, g := range a.c.ledger.groups {
 		rows, _ := a.offsets(g)
-		if err := g.check(rows, a.ended.lossy()); err != nil {
+		if err := g.check(rows, a.ended.lossy() || a.ended == wiped && a.c.node.gaveUpOffsets()); err != nil {
 			a.c.fail("%v", err)
 		}
 	}

@@ -87,6 +87,8 @@ func (b *bucket) fault(call faultstore.Call) faultstore.Fault {
 		return faultstore.Refuse
 	case b.calm, !b.c.node.joined:
 		return faultstore.None
+	case b.c.node.engine == nil && b.c.node.ended == wiped:
+		return faultstore.None // a broker without a disk tries the store
 	case b.c.node.engine == nil && b.random.IntN(10) > 0:
 		return faultstore.None // a start makes many calls, and does not go on after any that fails
 	}

@@ -26,6 +26,8 @@ type Result struct {
 type Stats struct {
 	ProcessCrashes, PowerLosses, CleanStops, Refused int
 	LatePuts                                         int
+	Wiped, Recovered                                 int // losses of all disks; recoveries that gave something up
+	Uploaded, ColdReads                              int // the most segments of a partition in the bucket; reads from there
 	Audits                                           int
 	Produced, Lost, Fetched                          int // records acknowledged, taken by power losses, read by consumers
 	Retried, Stragglers                              int // batches sent again, requests that came after their connection's end
@@ -177,6 +179,7 @@ func (c *cluster) finish() {
 		}
 		return
 	}
+	c.node.wipeNext = c.plan.tier.wipes
 	c.node.stop()
 	audits := c.stats.Audits
 	again := func() bool { return c.node.state == serving && c.stats.Audits > audits }

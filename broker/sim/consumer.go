@@ -45,7 +45,7 @@ func (k *consumer) waitsFor() string {
 		return k.name + " waits for a fetch"
 	}
 	for _, p := range k.positions {
-		if !p.of.topic.gone && p.next < p.of.watermark {
+		if !p.of.topic.gone && p.of.skip(p.next) < p.of.watermark {
 			return fmt.Sprintf("%s has read %s to %d of %d", k.name, p.of, p.next, p.of.watermark)
 		}
 	}
@@ -277,7 +277,7 @@ func (p *partition) observe(bytes []byte, from, watermark int64) (next int64, er
 			return next, fmt.Errorf("batch at %d: %w", b.BaseOffset(), err)
 		}
 		base, last := int64(b.BaseOffset()), int64(b.LastOffset())
-		if first && (base > from || last < from) || !first && base != next {
+		if first && (base > p.skip(from) || last < from) || !first && base != p.skip(next) {
 			return next, fmt.Errorf("the batch of %d to %d follows %d", base, last, next)
 		}
 		if last >= watermark {

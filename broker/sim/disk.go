@@ -55,6 +55,15 @@ func (d *disk) mount(mem *vfs.Mem) {
 
 var errBroken = errors.New("input/output error")
 
+// wipe replaces the disk by an empty one.
+func (d *disk) wipe() {
+	mem := vfs.NewMem()
+	mem.SetClock(d.now)
+	d.failing = ""
+	d.mount(mem)
+	d.setFull(d.full)
+}
+
 // setRules makes every call pass through called, and those of a failing directory fail.
 func (d *disk) setRules() {
 	rules := []vfs.Rule{{Hook: d.called}}

@@ -28,6 +28,7 @@ func (c *cluster) injectFaults() {
 		{p.fullDisk, 2, j.fullDisk},
 		{p.failingDisk && p.dirs > 1, 1, j.failingDisk},
 		{p.disconnects, 1, j.disconnect},
+		{p.tier.wipes, 2, j.wipe},
 	} {
 		for range k.weight {
 			if k.on {
@@ -77,6 +78,15 @@ func (j *injector) crash(kind crash) {
 		j.c.trace.add("fault", "%s", kind)
 		n.crash(kind)
 	}
+}
+
+// wipe lets the broker lose its disks.
+func (j *injector) wipe() {
+	n := j.c.node
+	if n.engine != nil {
+		n.crash(processCrash)
+	}
+	n.wipe(false)
 }
 
 func (j *injector) stop() {

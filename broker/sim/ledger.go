@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tidemark-io/tidemark/tier/manifest"
 )
 
 // ledger is what the clients have sent and been told: the truth that everything else is held against.
@@ -138,14 +140,15 @@ type partition struct {
 	slots []slot // by offset
 	sent  map[string]*message
 
-	start     int64 // where the log was last seen to begin
-	deleted   int64 // the highest offset up to which somebody asked to delete records
-	cut       int64 // below it, DeleteRecords said that they are deleted
-	judged    int64 // below it, what is gone was allowed to go
-	durable   int64 // below it, nothing that was acknowledged can be lost
-	watermark int64 // the highest that anybody was told
-	epoch     int32 // the highest leader epoch seen
-	losses    int   // power losses that took something
+	start     int64           // where the log was last seen to begin
+	deleted   int64           // the highest offset up to which somebody asked to delete records
+	cut       int64           // below it, DeleteRecords said that they are deleted
+	judged    int64           // below it, what is gone was allowed to go
+	durable   int64           // below it, nothing that was acknowledged can be lost
+	watermark int64           // the highest that anybody was told
+	epoch     int32           // the highest leader epoch seen
+	losses    int             // power losses that took something
+	remote    *manifest.State // as it was last seen; nil: never
 }
 
 // slot is a record at its offset.
@@ -155,6 +158,7 @@ type slot struct {
 	epoch   int32     // -1: not known
 	time    int64     // noTime: not known
 	bytes   int       // of its batch, in the batch's last slot
+	lost    bool      // given up by a recovery: nothing is there, nor ever will be
 }
 
 const noTime = -1 << 63
@@ -202,6 +206,9 @@ func (p *partition) place(offset int64, m *message) *slot {
 	switch {
 	case s.message == m:
 		return s
+	case s.lost:
+		c.fail("%s@%d was given up, and now holds %s", p, offset, m.name)
+		return nil
 	case s.message != nil:
 		c.fail("%s@%d holds %s, and now %s", p, offset, s.message.name, m.name)
 		return nil
@@ -220,28 +227,51 @@ func (p *partition) lose(end int64) {
 		p.topic.c.fail("%s ends at %d after a power loss: everything below %d was flushed", p, end, p.durable)
 		return
 	}
-	lost := 0
-	for offset := end; offset < p.end(); offset++ {
+	p.forget(end, p.end())
+	if end < p.end() {
+		p.slots = p.slots[:end]
+		p.losses++
+	}
+	p.watermark, p.cut = min(p.watermark, end), min(p.cut, end)
+}
+
+// forget notes that the messages of a range are not there any more.
+func (p *partition) forget(from, to int64) {
+	for offset := from; offset < to; offset++ {
 		s := &p.slots[offset]
 		if s.message == nil {
 			continue
 		}
 		s.message.at = slices.DeleteFunc(s.message.at, func(at int64) bool { return at == offset })
 		s.message.copies--
-		lost++
+		p.topic.c.stats.Lost++
 	}
-	if end < p.end() {
-		p.slots = p.slots[:end]
-		p.losses++
-		p.topic.c.stats.Lost += lost
+}
+
+// giveUp notes that a recovery has lost what was in a range of offsets, which nobody will ever get again.
+func (p *partition) giveUp(from, to int64) {
+	for p.end() < to {
+		p.slots = append(p.slots, slot{epoch: -1, time: noTime})
 	}
-	p.watermark, p.cut = min(p.watermark, end), min(p.cut, end)
+	p.forget(from, to)
+	for offset := from; offset < to; offset++ {
+		p.slots[offset] = slot{epoch: -1, time: noTime, lost: true}
+	}
+	p.losses++
+}
+
+// skip is where a read at the offset goes on: behind what was given up.
+func (p *partition) skip(offset int64) int64 {
+	for offset < p.end() && p.slots[offset].lost {
+		offset++
+	}
+	return offset
 }
 
 // settle notes that nothing is on its way any more: what is not in the log will not come without being sent again.
 func (p *partition) settle() {
 	for i := range p.slots {
-		if p.slots[i].message == nil {
+		if p.slots[i].message == nil && !p.slots[i].lost {
 			return // it may be any
 		}
 	}
@@ -256,6 +286,14 @@ func (l *ledger) drawLasting(random *rand.Rand) *partition {
 		return p
 	}
 	return nil
+}
+
+// before is the last offset up to the given one that was not given up. There is one.
+func (p *partition) before(offset int64) int64 {
+	for p.slots[offset].lost {
+		offset--
+	}
+	return offset
 }
 
 // named finds partitions by their names, which are separated by spaces.

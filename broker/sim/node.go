@@ -28,15 +28,17 @@ type node struct {
 	random   *rand.Rand // when tasks run and what the engine draws
 	disk     *disk
 
-	run    int       // counts starts of the process
-	opened time.Time // when the run's engine was
-	boot   int       // counts starts of the machine
-	engine *engine.Engine
-	state  nodeState
-	ended  ending // of the run before
-	joined bool   // some run has opened: before, the store is on trial, and a fault would be a reason to refuse it
+	run      int       // counts starts of the process
+	opened   time.Time // when the run's engine was
+	boot     int       // counts starts of the machine
+	engine   *engine.Engine
+	state    nodeState
+	wipeNext bool   // the disks are lost after the next clean stop
+	ended    ending // of the run before
+	joined   bool   // some run has opened: before, the store is on trial, and a fault would be a reason to refuse it
 
-	pumping bool // what is read from the bucket is there at once
+	recovery recovery
+	pumping  bool // what is read from the bucket is there at once
 
 	wakeAt time.Time // of the step that is scheduled; zero: none
 	out    []*task   // tasks that are out, in the order in which they were handed out
@@ -66,10 +68,11 @@ const (
 	killed                       // by a process crash, or by a stop that failed
 	powerless                    // by a power loss
 	cleanPowerless               // cleanly, and then the machine lost its power
+	wiped                        // somehow, and then the disks were lost
 )
 
 func (e ending) String() string {
-	return [...]string{"the first start", "a clean stop", "a process crash", "a power loss", "a clean stop and a power loss"}[e]
+	return [...]string{"the first start", "a clean stop", "a process crash", "a power loss", "a clean stop and a power loss", "the loss of its disks"}[e]
 }
 
 // lossy tells whether what was not flushed may be gone.
@@ -120,12 +123,16 @@ func (n *node) start() {
 			Config: n.settings, FS: n.disk.fs, Store: n.c.bucket.view,
 			Advertised:  []metadata.Listener{{Name: "PLAINTEXT", Host: "sim", Port: 9092, Protocol: "PLAINTEXT"}},
 			Incarnation: "run-" + strconv.Itoa(n.run), BootID: "boot-" + strconv.Itoa(n.boot),
-			Rand: seed, Logger: slog.New(logHandler{trace: n.c.trace}), Wake: n.wake,
+			Rand: seed, Logger: slog.New(logHandler{trace: n.c.trace}), Wake: n.wake, Recover: n.recovery.asked,
 		})
+		if n.dataMissing(err) {
+			return
+		}
 		if err != nil {
 			n.refused(err)
 			return
 		}
+		n.noteRecovery(e)
 		n.engine, n.state, n.joined, n.opened = e, starting, true, n.c.clock.now
 		n.wakeAt = time.Time{}
 		n.wake()
@@ -191,6 +198,10 @@ func (n *node) step() {
 	e.Step(n.c.clock.now)
 	for _, t := range e.Ready() {
 		n.launch(t)
+	}
+	if errors.Is(e.Failure(), engine.ErrClusterAlive) && n.ended == wiped { // a renewal that was late
+		n.crash(processCrash)
+		return
 	}
 	if next := e.NextWake(); !next.IsZero() {
 		n.wakeBy(next)
@@ -268,6 +279,7 @@ func (n *node) crash(kind crash) {
 	n.c.bucket.crashIn = 0
 	if kind == powerLoss {
 		n.noteFlushed()
+		n.c.ledger.uploaded()
 	}
 	n.disk.crashed(kind)
 	out := n.out
@@ -358,6 +370,9 @@ func (n *node) close() {
 		n.disk.crashed(processCrash) // open files do not outlive the process
 	}
 	n.end(how)
+	if n.wipeNext || n.c.plan.tier.wipes && n.random.IntN(3) == 0 {
+		n.wipe(err == nil && n.saysWhole())
+	}
 }
 
 // handle gives a request to the broker.
@@ -385,7 +400,7 @@ func (n *node) audit() {
 		n.disk.paused(func() { a.run() })
 		switch {
 		case a.notYet == "":
-			n.ended, n.state = never, serving
+			n.ended, n.state, n.recovery = never, serving, recovery{}
 		case n.c.clock.now.Sub(began) > n.c.plan.tier.auditLimit():
 			n.giveUpFailingDisk()
 			n.c.fail("after %s, for %s: %s", n.ended, n.c.plan.tier.auditLimit(), a.notYet)

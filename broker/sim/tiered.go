@@ -41,6 +41,8 @@ func newTierPlan(random *rand.Rand) tierPlan {
 // longGraceMs is a tier.delete.grace.ms that outlives every put that is late, as real ones do.
 const longGraceMs = 30_000
 
+func (p *tierPlan) grace() time.Duration { return time.Duration(p.graceMs) * time.Millisecond }
+
 // settings are those of the broker.
 func (p *tierPlan) settings() []string {
 	if !p.on {
