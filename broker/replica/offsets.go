@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -105,7 +106,14 @@ type offsetLookup struct {
 	role      *role
 	timestamp int64
 	at        Positions
+	again     int // how often it was asked anew
 }
+
+// lookUpsMax bounds how often a look-up is begun anew since local retention has taken what it was about to look through.
+const lookUpsMax = 5
+
+// errOvertaken: what lay here when a look-up began is in the object store alone by now, or gone.
+var errOvertaken = errors.New("local retention was faster")
 
 func (m *Manager) listOffset(now time.Time, r *ListOffsetsRequest, q offsetLookup, answer func(log.TimestampOffset, error)) {
 	upTo := q.at.LogEndOffset
@@ -123,12 +131,28 @@ func (m *Manager) listOffset(now time.Time, r *ListOffsetsRequest, q offsetLooku
 	}
 	local := func() (log.TimestampOffset, error) {
 		found, err := q.search(upTo)
+		if err == nil && q.role.log.LocalStartOffset() > q.at.LocalLogStartOffset {
+			return log.NoTimestampOffset, errOvertaken
+		}
 		if err == nil && uncertain && found.Offset == wire.NoOffset {
 			if beyond, err := q.search(q.at.LogEndOffset); err != nil || beyond.Offset != wire.NoOffset {
 				return log.NoTimestampOffset, wire.OffsetNotAvailable
 			}
 		}
 		return found, err
+	}
+	anew := answer
+	answer = func(found log.TimestampOffset, err error) {
+		if errors.Is(err, errOvertaken) {
+			if q.again++; q.again > lookUpsMax {
+				anew(log.NoTimestampOffset, wire.RequestTimedOut)
+				return
+			}
+			q.at = positions(q.role.log)
+			m.listOffset(now, r, q, anew)
+			return
+		}
+		anew(found, err)
 	}
 	if q.at.LogStartOffset == q.at.LocalLogStartOffset {
 		answer(local())

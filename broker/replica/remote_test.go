@@ -19,6 +19,7 @@ type bucket struct {
 	answer  []func([]replica.RemoteResult)
 	times   []replica.RemoteTime
 	found   log.TimestampOffset // of look-ups
+	during  func()              // what happens during a look-up; nil for nothing
 	starts  []wire.Offset
 	written []func(time.Time, error)
 }
@@ -44,6 +45,9 @@ func (b *bucket) Fetch(_ time.Time, r *replica.RemoteFetch, done func([]replica.
 
 func (b *bucket) OffsetForTimestamp(_ time.Time, r replica.RemoteTime, done func(log.TimestampOffset, error)) {
 	b.times = append(b.times, r)
+	if b.during != nil {
+		b.during()
+	}
 	done(b.found, nil)
 }
 
@@ -216,6 +220,26 @@ func TestBO091OffsetsOfBothSides(t *testing.T) {
 	}
 	if got := r.list("new", replica.EarliestPendingUploadTimestamp); got.Offset != 0 {
 		t.Errorf("all is to be uploaded: %+v", got)
+	}
+}
+
+// What local retention takes while the bucket is asked is looked for there.
+func TestBO091LocalRetentionDuringALookUp(t *testing.T) {
+	r, b := cold(t)
+	l, _ := r.logs.Get(wire.TopicPartition{Topic: "t"})
+	r.put("t", 1)
+	if err := l.Roll(r.now); err != nil {
+		t.Fatal(err)
+	}
+	b.during = func() {
+		if len(b.times) > 1 {
+			b.found = log.TimestampOffset{Timestamp: 5, Offset: 7}
+		}
+		l.SetTiered(10)
+		r.m.Retain(t.Context(), r.now)
+	}
+	if got := r.list("t", 0); got.Offset != 7 || len(b.times) != 2 || b.times[1].UpTo != 10 {
+		t.Errorf("%+v, asked %+v", got, b.times)
 	}
 }
 
