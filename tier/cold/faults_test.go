@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -312,6 +313,45 @@ func merged(twins []*twin) object.Store {
 type gate struct{ open chan struct{} }
 
 func (g gate) onGet(string, object.Range) error { <-g.open; return nil }
+
+// FM-45: that the store took too long is an error, and not an answer without records, after which a client asks again at once.
+func TestAStoreThatTakesTooLongIsAStorageError(t *testing.T) {
+	for offset := range wire.Offset(2) { // from the first the object is read at once, for the second its sidecar is needed
+		w := three(t)
+		w.bucket.onGet = func(string, object.Range) error {
+			return fmt.Errorf("%w: %w", object.ErrUnavailable, context.DeadlineExceeded)
+		}
+		if result, _ := w.readOne(w.reader(), w.all(10+4*offset)); result.Code != wire.KafkaStorageError {
+			t.Errorf("code %d", result.Code)
+		}
+	}
+}
+
+// FM-45: while a store hangs, reads that nobody waits for any more pile up to a bound. Behind that there is an error at once.
+func TestReadsOfAStoreThatHangsAreRefusedAtABound(t *testing.T) {
+	w := three(t)
+	g := gate{make(chan struct{})}
+	w.bucket.onGet = g.onGet
+	var running *sync.WaitGroup
+	r := w.reader(func(o *Options) { running = goroutines(o) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for i := range tasksMax + 1 {
+		q := w.all(14)
+		want := wire.None
+		if i == tasksMax {
+			want = wire.KafkaStorageError
+		}
+		if result := r.Read(ctx, testTime, &q)[0]; result.Code != want || result.Records.Length > 0 {
+			t.Fatalf("read %d: code %d, want %d, %d bytes", i, result.Code, want, result.Records.Length)
+		}
+	}
+	close(g.open)
+	running.Wait()
+	if result, b := w.readOne(r, w.all(14)); result.Code != wire.None || len(b) == 0 {
+		t.Errorf("code %d, %d bytes", result.Code, len(b))
+	}
+}
 
 func TestAReadIsAnsweredInTimeAndItsDownloadServesTheNext(t *testing.T) {
 	w := three(t)

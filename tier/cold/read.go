@@ -35,7 +35,7 @@ func (r *Reader) Read(ctx context.Context, now time.Time, q *Request) []Result {
 		select {
 		case r.tasks <- struct{}{}:
 		default:
-			a.deliver(j.row, Result{})
+			a.deliver(j.row, Result{Code: wire.KafkaStorageError}) // whoever gets nothing and no error asks again at once
 			continue
 		}
 		t := &task{Reader: r, job: j, ctx: ctx, room: room, look: r.ctx, now: now}
@@ -181,10 +181,11 @@ func lasting(err error) bool {
 	return errors.Is(err, errDamaged) || errors.Is(err, errLarge) || errors.Is(err, cache.ErrShort) || errors.Is(err, object.ErrRange) || errors.Is(err, object.ErrNotExist)
 }
 
-// failed is the answer with an error. Whoever had no time or no room gets an empty one.
+// failed is the answer with an error. Whoever had no time or no room gets an empty one; that the store took its time is an error.
 func (t *task) failed(err error) Result {
+	over := t.room.Err() != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, cache.ErrFull):
+	case over, errors.Is(err, cache.ErrFull):
 		return Result{}
 	case lasting(err):
 		t.alarms.remember(t.place(t.Offset))
