@@ -459,5 +459,8 @@ func (l *Log) startAnew(now time.Time, segments []*segment, b beginning) error {
 			return err
 		}
 	}
-	return l.startAt(now, b)
+	if err := l.startAt(now, b); err != nil || b.start < b.at {
+		return err
+	}
+	return l.forgetRemote()
 }

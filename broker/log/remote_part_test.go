@@ -76,6 +76,25 @@ func TestSafety23TheRemotePartOutlivesCheckpointsAndConfigs(t *testing.T) {
 	}
 }
 
+// A log that is begun anew begins where it is told to, whatever it had below before.
+func TestALogThatIsBegunAnewHasNoRemotePart(t *testing.T) {
+	mem := vfs.NewMem()
+	l := hourly(t, mem, 5, tieredConfig(localBytes(0)))
+	l.UpdateHighWatermark(5)
+	l.SetTiered(3)
+	if _, err := l.Retain(testTime); err != nil || l.LocalStartOffset() != 3 {
+		t.Fatalf("local start %d, %v", l.LocalStartOffset(), err)
+	}
+	if err := l.TruncateFullyAndStartAt(testTime, 100); err != nil {
+		t.Fatal(err)
+	}
+	off := l.Config()
+	off.RemoteStorageEnable = false
+	if l = mustOpen(t, crashed(mem.ProcessCrashClone(), off, StopProcessCrash, wire.NoOffset)); l.StartOffset() != 100 {
+		t.Errorf("log start %d after a restart", l.StartOffset())
+	}
+}
+
 // What is deleted while the topic is not tiered takes what lies below along.
 func TestTheRemotePartGoesWithWhatIsHere(t *testing.T) {
 	mem := vfs.NewMem()
