@@ -137,7 +137,7 @@ func (a *audit) checkPartition(p *partition, epoch int32) {
 	a.checkStart(p, start, end)
 	switch {
 	case a.ended == wiped:
-		a.checkRecovered(p, end)
+		a.checkRecovered(p, start, end)
 	case a.ended.lossy():
 		p.lose(end)
 	}

@@ -294,7 +294,8 @@ func (n *node) crash(kind crash) {
 		n.end(killed)
 	}
 	for _, t := range out {
-		if onStore(t.Lane) && !t.started && n.random.IntN(3) == 0 {
+		// Work of the tier uses logs, whose locks died with whoever held them.
+		if onStore(t.Lane) && t.Lane != engine.LaneTier && !t.started && n.random.IntN(3) == 0 {
 			n.c.trace.add("task", "%s was on its way", t.Lane)
 			n.c.bucket.ghost = true
 			t.Run(context.Background())

@@ -107,7 +107,7 @@ func (n *node) gaveUpOffsets() bool {
 
 // checkRecovered compares what a recovery has given up with what the bucket has: no record of it is gone, no offset that may have been
 // used is used again, and what the report does not name has lost nothing.
-func (a *audit) checkRecovered(p *partition, end int64) {
+func (a *audit) checkRecovered(p *partition, start, end int64) {
 	c := a.c
 	named, ok := c.node.recovery.lost[p.String()]
 	if !ok {
@@ -124,6 +124,9 @@ func (a *audit) checkRecovered(p *partition, end int64) {
 	from, to := int64(named.First), int64(named.Next)
 	if r, ok := lostOf(c.see(p)); ok { // what came late is not lost
 		from, to = int64(r.Start), int64(r.End)
+	}
+	if start >= from { // a recovery before this one, that nobody has looked at, may have given up what lies before
+		from = min(from, p.durable)
 	}
 	if from < p.durable || to > end {
 		c.fail("%s@%d to %d are given up: the bucket had it up to %d, and it ends at %d", p, from, to, p.durable, end)
