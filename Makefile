@@ -9,6 +9,8 @@ TIERBENCH ?= .
 ROUNDS ?= 50
 SEEDS ?= 200
 RIGS ?= ../shared/rigs
+VOLUME ?= 2147483648
+AWAY ?= 10m
 
 .DEFAULT_GOAL := help
 
@@ -83,6 +85,11 @@ mutants: ## break the code in each way of cmd/mutants/mutants.txt: a test has to
 crash: build ## kill a broker ROUNDS (50) times in mid-append, damage its files, fill its disk
 	$(GO) test -count=1 -v -timeout 30m ./deploy/crash -broker $(CURDIR)/bin/tidemark -rounds $(ROUNDS) -commits 2000000
 
+.PHONY: tier
+tier: build stores need ## read VOLUME (2 GiB) bytes back from MinIO by every consumer, stop it for AWAY (10m) under load; 6 GB of disk
+	$(GO) test -count=1 -v -timeout 2h ./deploy/crash -run 'FromTheStore|StoreIsAway|LeavesTheBucket|AloneIsEnough' -broker $(CURDIR)/bin/tidemark \
+		-volume $(VOLUME) -away $(AWAY) -kafka="$(abspath $(wildcard $(RIGS)/apache-kafka/kafka.sh))"
+
 .PHONY: malformed
 malformed: ## send malformed requests to a broker for a minute
 	$(GO) test -count=1 -v -run Malformed ./broker -malformed 1m
@@ -115,7 +122,7 @@ peers-full: build ## the same with all client suites, most of an hour (librdkafk
 
 .PHONY: need
 need: # tools that tests call
-	@scripts/need kcat strace
+	@scripts/need kcat strace jq zstd
 
 .PHONY: stores
 stores: # S3 servers that tests start, built once and kept in ~/.cache/tidemark

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"os/exec"
 	"path"
@@ -19,7 +18,6 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/tidemark-io/tidemark/tier/object/s3test"
@@ -29,6 +27,9 @@ var (
 	volume = flag.Int64("volume", 96<<20, "bytes to write before everything is read from the store")
 	tools  = flag.String("kafka", "", "a kafka.sh as the rigs have it: Kafka's own tools take part")
 )
+
+// memoryMax is for the cache of 256 MiB, as much again of garbage, and what is under way.
+const memoryMax = 700 << 20
 
 // All but the tail of each partition is in the bucket and gone from disk, and everybody reads what was written: kcat, Kafka's console
 // consumer and franz-go, alone and as a group that a member joins in the middle, also with read_committed, also 50 cold partitions at once. Look-ups by
@@ -42,12 +43,14 @@ func TestConsumersReadFromTheStore(t *testing.T) {
 	b.args = append(b.args, "--store", store.url)
 	b.start()
 	b.create("deep", partitions)
+	b.create("long", 1, "segment.bytes=1048576")
 	b.create("wide", manyPartitions, "segment.bytes=1048576", "local.retention.bytes=1")
 
 	begun := time.Now()
 	deep := b.write("deep", partitions, *volume)
 	t.Logf("%d records of %d bytes are written in %v", deep.records(), *volume, time.Since(begun))
 	wide := b.write("wide", manyPartitions, manyPartitions*2_500_000)
+	b.write("long", 1, 40<<20) // segments enough for snapshots of the manifest
 	b.settles()
 	for topic, limit := range map[string]int64{"deep": partitions * 4 * segment, "wide": manyPartitions << 20} {
 		eventually(t, "all but the tail is gone from disk", func() bool { return b.onDisk(topic) <= limit })
@@ -58,7 +61,11 @@ func TestConsumersReadFromTheStore(t *testing.T) {
 		h.joined(b)
 	}
 	deep.lookUp(b)
-	t.Logf("at most %d MiB of memory", b.memory()>>20)
+	if most := b.memory(); most > memoryMax {
+		t.Errorf("at most %d MiB of memory, want %d", most>>20, memoryMax>>20)
+	} else {
+		t.Logf("at most %d MiB of memory", most>>20)
+	}
 	b.stop() // which puts the rest into the bucket
 	store.holds(t, b, deep)
 	store.fsck(t, "all")
@@ -254,14 +261,7 @@ func (h *history) getOffsets(t testing.TB, b *broker, when string, want func(par
 // holds fetches objects of each kind and has those look at them who know nothing of Tidemark: Kafka's dump-log, and jq.
 func (s *bucket) holds(t *testing.T, b *broker, h *history) {
 	t.Helper()
-	endpoint, err := url.Parse(s.server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := minio.New(endpoint.Host, &minio.Options{Creds: credentials.NewEnvAWS(), Region: s3test.Region})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := s.client(t)
 	ctx := t.Context()
 	dir := t.TempDir()
 	var manifest, snapshots []string
@@ -308,6 +308,9 @@ func jq(t *testing.T, manifest, snapshots []string) {
 		if err != nil {
 			t.Errorf("jq on snapshot %s: %s: %v", name, out, err)
 		}
+	}
+	if len(snapshots) == 0 {
+		t.Error("the bucket has no snapshot")
 	}
 	t.Logf("jq finds %d segments in %d entries, and reads %d snapshots", found.Segments, len(manifest), len(snapshots))
 }

@@ -289,7 +289,12 @@ func marked(dump string) string {
 // eventually waits for what is about to be so.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !so(); {
+	within(t, patience, what, so)
+}
+
+func within(t testing.TB, d time.Duration, what string, so func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(d); !so(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("it does not come to pass that %s", what)
 		}

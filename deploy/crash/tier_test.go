@@ -115,10 +115,10 @@ func (b *broker) metric(name string, labels ...string) (sum float64) {
 	return sum
 }
 
-// settles waits until every sealed segment is in the bucket.
+// settles waits until every sealed segment is in the bucket. A partition that failed often waits for up to a minute.
 func (b *broker) settles() {
 	b.t.Helper()
-	eventually(b.t, "every sealed segment is in the bucket", func() bool {
+	within(b.t, time.Minute+patience, "every sealed segment is in the bucket", func() bool {
 		return b.metric("tidemark_tier_lag_segments") == 0 && b.metric("tidemark_tier_failing_partitions") == 0
 	})
 }
