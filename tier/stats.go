@@ -48,6 +48,13 @@ func (m *Manager) Stats(now time.Time) []Stats {
 	return all
 }
 
+// Led is how many partitions this broker leads, with those that are not tiered.
+func (m *Manager) Led() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.partitions)
+}
+
 // Partition are those of one partition; false if this broker does not lead it, or it is not tiered.
 func (m *Manager) Partition(now time.Time, tp wire.TopicPartition) (Stats, bool) {
 	m.mu.Lock()

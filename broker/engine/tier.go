@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -214,7 +215,7 @@ func (t *tiering) close(now time.Time) bool {
 	}
 	if !t.closed {
 		over, whole := t.worker.Closed(now)
-		t.closed, t.whole = over, whole
+		t.closed, t.whole = over, whole && t.worker.Led() == t.assigned()
 		if over && !whole {
 			t.engine.logger.Warn("the bucket does not have all: tier.shutdown.upload.ms is over")
 		}
@@ -228,6 +229,20 @@ func (t *tiering) within(ctx context.Context, limit time.Duration) (context.Cont
 		return context.WithTimeout(ctx, limit)
 	}
 	return context.WithCancel(ctx)
+}
+
+// assigned is how many partitions have a replica here. Of one that is not led, as its log directory has failed, nobody says what the
+// bucket has.
+func (t *tiering) assigned() int {
+	n := 0
+	for topic := range t.engine.Image().Topics("") {
+		for i := range topic.Partitions {
+			if slices.Contains(topic.Partitions[i].Replicas, t.engine.self) {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // read answers a fetch from the bucket.
