@@ -119,12 +119,12 @@ func (c *cluster) localBase(p *partition) (int64, bool) {
 
 // litter names something in the bucket that should be gone by now; empty: nothing.
 func (c *cluster) litter() string {
-	image := c.ledger.chain.image
-	for r := range image.Removals() {
-		return fmt.Sprintf("topic %s is still to be removed from the bucket", r.Topic)
-	}
 	if c.plan.tier.graceMs < longGraceMs {
 		return "" // what comes after the last look is found by nobody
+	}
+	c.ledger.chain.check()
+	for r := range c.ledger.chain.image.Removals() {
+		return fmt.Sprintf("topic %s is still to be removed from the bucket", r.Topic)
 	}
 	what := ""
 	_, err := fsck.Check(context.Background(), c.clock.now.Add(anyAge), fsck.Options{
@@ -139,6 +139,10 @@ func (c *cluster) litter() string {
 	}
 	return what
 }
+
+// litterLimit is how long something may lie about in the bucket: a topic's objects go again after the grace, orphans after it, and then
+// somebody has to look.
+func (p *tierPlan) litterLimit() time.Duration { return p.grace() + 3*time.Minute }
 
 // anyAge is longer than fsck waits before it calls something an orphan.
 const anyAge = 2 * time.Hour

@@ -179,6 +179,20 @@ func (c *cluster) finish() {
 		}
 		return
 	}
+	litter := ""
+	look := c.clock.now
+	tidy := func() bool {
+		if !c.clock.now.Before(look) {
+			litter, look = c.litter(), c.clock.now.Add(time.Second)
+		}
+		return litter == ""
+	}
+	if c.plan.tier.on && !c.runUntil(c.clock.now.Add(c.plan.tier.litterLimit()), tidy) {
+		if c.failure == nil {
+			c.fail("at the end, for %s: %s", c.plan.tier.litterLimit(), litter)
+		}
+		return
+	}
 	c.node.wipeNext = c.plan.tier.wipes
 	c.node.stop()
 	audits := c.stats.Audits

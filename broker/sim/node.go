@@ -233,6 +233,9 @@ func (n *node) launch(t engine.Task) {
 	}
 	out := &task{Task: t}
 	n.out = append(n.out, out)
+	if t.Lane == engine.LaneCold {
+		n.c.stats.ColdReads++
+	}
 	n.later(n.taskDelay(t.Lane), func() {
 		out.started = true
 		n.c.trace.add("task", "%s runs", t.Lane)
@@ -371,8 +374,12 @@ func (n *node) close() {
 		n.disk.crashed(processCrash) // open files do not outlive the process
 	}
 	n.end(how)
+	whole := err == nil && n.c.plan.tier.wipes && n.saysWhole()
+	if n.wipeNext && !whole && n.c.plan.tier.shutdownMs >= longShutdownMs {
+		n.c.fail("after a clean stop with time enough and nothing in the way the bucket has not all")
+	}
 	if n.wipeNext || n.c.plan.tier.wipes && n.random.IntN(3) == 0 {
-		n.wipe(err == nil && n.saysWhole())
+		n.wipe(whole)
 	}
 }
 

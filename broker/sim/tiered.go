@@ -28,7 +28,7 @@ func newTierPlan(random *rand.Rand) tierPlan {
 		on: coin(2), wipes: coin(2), untiered: coin(3),
 		unsealedMs: []int64{1000, 1000, 3000, 10_000}[random.IntN(4)],
 		graceMs:    []int64{1000, longGraceMs}[random.IntN(2)],
-		shutdownMs: []int64{0, 2000, 20_000}[random.IntN(3)],
+		shutdownMs: []int64{0, 2000, longShutdownMs}[random.IntN(3)],
 		gap:        []int64{0, 3000, 3000}[random.IntN(3)],
 		cacheBytes: []int64{0, 4 << 20, 64 << 20}[random.IntN(3)],
 		uploads:    1 + random.IntN(4),
@@ -42,6 +42,9 @@ func newTierPlan(random *rand.Rand) tierPlan {
 const longGraceMs = 30_000
 
 func (p *tierPlan) grace() time.Duration { return time.Duration(p.graceMs) * time.Millisecond }
+
+// longShutdownMs is a tier.shutdown.upload.ms that is enough for all that there is.
+const longShutdownMs = 20_000
 
 // settings are those of the broker.
 func (p *tierPlan) settings() []string {
