@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -53,7 +54,11 @@ func TestTheStoreIsAway(t *testing.T) {
 	}{
 		{name: "paused", begin: func() { store.server.Pause(t) }, end: func() { store.server.Resume(t) }},
 		{name: "killed", begin: store.server.Kill, end: func() { store.server.Restart(t) }},
-		{name: "gone"}, {name: "503"}, {name: "a third is 503", partly: true}, {name: "answers are lost", partly: true}, {name: "hangs"},
+		{name: "gone"},
+		{name: "503"},
+		{name: "a third is 503", partly: true},
+		{name: "answers are lost", partly: true},
+		{name: "hangs"},
 	} {
 		d := *away
 		if fault.begin == nil {
@@ -156,7 +161,7 @@ func (r *coldReaders) take() coldFetches {
 func (b *broker) readCold(ctx context.Context, h *history) *coldReaders {
 	r := &coldReaders{}
 	r.take()
-	retriable := []error{kerr.KafkaStorageError, kerr.RequestTimedOut}
+	retriable := []*kerr.Error{kerr.KafkaStorageError, kerr.RequestTimedOut}
 	for i := range 4 {
 		c := b.client()
 		random := rand.New(rand.NewPCG(uint64(i), 5))
@@ -167,13 +172,14 @@ func (b *broker) readCold(ctx context.Context, h *history) *coldReaders {
 				begun := time.Now()
 				batches, err := fetchAt(c, h.topic, p, offset)
 				took := time.Since(begun)
+				var refused *kerr.Error
 				r.mu.Lock()
 				r.slowest = max(r.slowest, took)
 				switch {
-				case err != nil && !slices.Contains(retriable, err):
+				case errors.As(err, &refused) && slices.Contains(retriable, refused):
+					r.errors[refused.Message]++
+				case err != nil && ctx.Err() == nil:
 					b.t.Errorf("fetch of old records: %v", err)
-				case err != nil:
-					r.errors[err.(*kerr.Error).Message]++
 				case len(batches) == 0:
 					r.empty++
 				default:

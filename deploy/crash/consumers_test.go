@@ -259,13 +259,13 @@ func (h *history) getOffsets(t testing.TB, b *broker, when string, want func(par
 }
 
 // holds fetches objects of each kind and has those look at them who know nothing of Tidemark: Kafka's dump-log, and jq.
-func (s *bucket) holds(t *testing.T, b *broker, h *history) {
+func (b *bucket) holds(t *testing.T, broker *broker, h *history) {
 	t.Helper()
-	client := s.client(t)
+	client := b.client(t)
 	ctx := t.Context()
 	dir := t.TempDir()
 	var manifest, snapshots []string
-	for object := range client.ListObjects(ctx, s.name, minio.ListObjectsOptions{Prefix: "tidemark/", Recursive: true}) {
+	for object := range client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: "tidemark/", Recursive: true}) {
 		if object.Err != nil {
 			t.Fatal(object.Err)
 		}
@@ -280,12 +280,12 @@ func (s *bucket) holds(t *testing.T, b *broker, h *history) {
 		default:
 			continue
 		}
-		if err := client.FGetObject(ctx, s.name, object.Key, filepath.Join(dir, folder, name), minio.GetObjectOptions{}); err != nil {
+		if err := client.FGetObject(ctx, b.name, object.Key, filepath.Join(dir, folder, name), minio.GetObjectOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	jq(t, manifest, snapshots)
-	dumpLog(t, b, dir, len(h.log[1].times))
+	dumpLog(t, broker, dir, len(h.log[1].times))
 }
 
 // jq reads a manifest's entries and all snapshots.

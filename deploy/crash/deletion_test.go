@@ -17,9 +17,9 @@ import (
 )
 
 // client speaks to the bucket's server itself, as anybody's program does.
-func (s *bucket) client(t testing.TB) *minio.Client {
+func (b *bucket) client(t testing.TB) *minio.Client {
 	t.Helper()
-	endpoint, err := url.Parse(s.server.URL)
+	endpoint, err := url.Parse(b.server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +31,11 @@ func (s *bucket) client(t testing.TB) *minio.Client {
 }
 
 // folders are where the bucket has objects of topics of a name: one each topic id.
-func (s *bucket) folders(t testing.TB, topic string) map[string]int {
+func (b *bucket) folders(t testing.TB, topic string) map[string]int {
 	t.Helper()
 	folders := map[string]int{}
 	const root = "tidemark/topics/"
-	for object := range s.client(t).ListObjects(t.Context(), s.name, minio.ListObjectsOptions{Prefix: root + topic + ".", Recursive: true}) {
+	for object := range b.client(t).ListObjects(t.Context(), b.name, minio.ListObjectsOptions{Prefix: root + topic + ".", Recursive: true}) {
 		if object.Err != nil {
 			t.Fatal(object.Err)
 		}

@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os/exec"
 	"slices"
-	"sort"
 	"strconv"
 	"sync"
 	"testing"
@@ -206,6 +205,6 @@ func (l partitionHistory) moments(random *rand.Rand, n int) []int64 {
 	for len(list) < n {
 		list = append(list, l.times[random.IntN(len(l.times))]+int64(random.IntN(3)-1))
 	}
-	sort.Slice(list, func(i, j int) bool { return list[i] < list[j] })
+	slices.Sort(list)
 	return list
 }
