@@ -26,9 +26,10 @@ type tiering struct {
 
 	// registered: the image that is being applied has this incarnation's registration. The leaderships of a former one end with it.
 	registered bool
-	closing    bool // a clean stop has begun
-	whole      bool // everything is in the bucket, and every manifest is closed
-	closed     bool // everything is in the bucket, or the time for that is over
+	closing    bool      // a clean stop has begun
+	deadline   time.Time // of it
+	whole      bool      // everything is in the bucket, and every manifest is closed
+	closed     bool      // everything is in the bucket, or the time for that is over
 
 	mu    sync.Mutex
 	reads []func(ctx context.Context) Completion // that wait for the next Step
@@ -210,13 +211,17 @@ func (t *tiering) leave() {
 // close has everything uploaded and the manifests closed, within tier.shutdown.upload.ms. It tells whether that is over.
 func (t *tiering) close(now time.Time) bool {
 	if !t.closing {
-		t.closing = true
-		t.worker.Close(now, now.Add(time.Duration(t.engine.config.TierShutdownUploadMs)*time.Millisecond))
+		t.closing, t.deadline = true, now.Add(time.Duration(t.engine.config.TierShutdownUploadMs)*time.Millisecond)
+		t.worker.Close(now, t.deadline)
 	}
 	if !t.closed {
 		over, whole := t.worker.Closed(now)
 		t.closed, t.whole = over, whole && t.worker.Led() == t.assigned()
-		if over && !whole {
+		switch {
+		case !over || whole:
+		case now.Before(t.deadline):
+			t.engine.logger.Info("the bucket does not have all that is here: not everything is to be uploaded, or could be")
+		default:
 			t.engine.logger.Warn("the bucket does not have all: tier.shutdown.upload.ms is over")
 		}
 	}
