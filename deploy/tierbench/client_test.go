@@ -162,6 +162,15 @@ const (
 // offset is what ListOffsets says to a time.
 func (r *broker) offset(topic string, partition int32, timestamp int64) int64 {
 	r.b.Helper()
+	offset, code := r.tryOffset(topic, partition, timestamp)
+	if code != 0 {
+		r.b.Fatalf("list offsets of %s-%d: error code %d", topic, partition, code)
+	}
+	return offset
+}
+
+func (r *broker) tryOffset(topic string, partition int32, timestamp int64) (offset int64, code int16) {
+	r.b.Helper()
 	c := r.dial()
 	defer c.close()
 	q := kmsg.NewPtrListOffsetsRequest()
@@ -177,10 +186,7 @@ func (r *broker) offset(topic string, partition int32, timestamp int64) int64 {
 	if err := c.receive(a); err != nil {
 		r.b.Fatal(err)
 	}
-	if code := a.Topics[0].Partitions[0].ErrorCode; code != 0 {
-		r.b.Fatalf("list offsets of %s-%d: error code %d", topic, partition, code)
-	}
-	return a.Topics[0].Partitions[0].Offset
+	return a.Topics[0].Partitions[0].Offset, a.Topics[0].Partitions[0].ErrorCode
 }
 
 // batch is one of so many bytes, in records of 1 KiB.

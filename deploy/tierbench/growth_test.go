@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -30,7 +32,7 @@ const (
 	firstMs       = 1_700_000_000_000 // of the first segment
 	eachMs        = 60_000            // from a segment to the next one
 	perEntry      = 1_000             // segments
-	retentionStep = 5                 // segments that a retention round drops
+	retentionStep = 2                 // segments that a retention round drops
 )
 
 // BenchmarkGrowth is what a partition costs with so many segments in the bucket: a start, a read and a look-up by time somewhere in the
@@ -45,8 +47,14 @@ func BenchmarkGrowth(b *testing.B) {
 			g := &growth{broker: r, topic: topic, id: r.topicID(topic), count: n}
 			r.end(syscall.SIGTERM)
 			g.make()
-			r.launch() // the log starts from the bucket
-			eventually(b, "the partition serves", func() bool { return r.offset(topic, 0, latest) == g.end() })
+			if err := os.RemoveAll(filepath.Join(r.dir, "logs")); err != nil { // the log starts from the bucket
+				b.Fatal(err)
+			}
+			r.launch()
+			eventually(b, "the partition serves", func() bool {
+				end, code := r.tryOffset(topic, 0, latest)
+				return code == 0 && end == g.end()
+			})
 			r.restart()
 			now, _ := r.resident()
 			b.ReportMetric(0, "ns/op")
@@ -221,6 +229,7 @@ func (g *growth) lookUps(b *testing.B) {
 // rounds has a segment uploaded, and the oldest ones dropped, some times each.
 func (g *growth) rounds(b *testing.B) {
 	var uploads, retentions latencies
+	topic := `topic="` + g.topic + `"`
 	begun := g.cpu()
 	for range *rounds {
 		tiered := g.offset(g.topic, 0, latestTiered)
@@ -235,9 +244,9 @@ func (g *growth) rounds(b *testing.B) {
 	begun = g.cpu()
 	for range *rounds {
 		from := g.offset(g.topic, 0, earliest)
-		keep := int64(g.metric("tidemark_tier_remote_bytes", `topic="`+g.topic+`"`)) - retentionStep*4200
+		size := g.metric("tidemark_tier_remote_bytes", topic) + g.metric("tidemark_tier_lag_bytes", topic)
 		altered := time.Now()
-		g.alter(g.topic, "retention.bytes", fmt.Sprint(keep))
+		g.alter(g.topic, "retention.bytes", fmt.Sprint(int64(size)-retentionStep*4200))
 		eventually(b, "the oldest segments are dropped", func() bool { return g.offset(g.topic, 0, earliest) > from })
 		retentions.add(time.Since(altered))
 	}
