@@ -147,8 +147,12 @@ func (p *tierPlan) litterLimit() time.Duration { return p.grace() + 3*time.Minut
 // anyAge is longer than fsck waits before it calls something an orphan.
 const anyAge = 2 * time.Hour
 
-// swept tells whether the leader of a finding's partition has swept: that begins with the first entry under its epoch.
+// swept tells whether the leader of a finding's partition has swept: that begins with the first entry under its epoch. What comes
+// later than that is for the next leader.
 func (c *cluster) swept(f fsck.Finding) bool {
+	if c.stats.LatePuts > 0 {
+		return false
+	}
 	for _, p := range c.ledger.named(fmt.Sprintf("%s-%d", f.Topic, *f.Partition)) {
 		s, err := c.manifestOf(p)
 		return err == nil && int32(s.LeaderEpoch()) == p.epoch

@@ -165,6 +165,7 @@ func (c *cluster) finish() {
 	if c.failure != nil {
 		return
 	}
+	c.runFor(lateLimit) // what is on its way arrives, for it is the last that will be counted
 	var a audit
 	done := func() bool { // not at once where the last fault was a full disk: logs that it lacks are tried again each second
 		a = audit{c: c, ended: cleanly}

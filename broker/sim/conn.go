@@ -217,6 +217,9 @@ const lateLimit = 3 * time.Second
 func (x *conn) straggle(e *exchange) {
 	x.arrival = latest(x.arrival, x.n.c.clock.now.Add(x.n.between(time.Millisecond, lateLimit)))
 	x.n.later(x.arrival.Sub(x.n.c.clock.now), func() {
+		if x.n.state != serving {
+			return // a stop begins when all connections have ended
+		}
 		x.n.c.trace.add(x.session.ID, "> %s v%d arrives late", kmsg.NameForKey(e.request.Key()), e.request.GetVersion())
 		x.n.c.stats.Stragglers++
 		reply := x.n.engine.Handle(x.n.c.clock.now, &api.Request{
