@@ -135,6 +135,10 @@ type coldFetches struct {
 	read, empty int
 	errors      map[string]int
 	slowest     time.Duration
+
+	lookUps       int
+	lookUpErrors  map[string]int
+	slowestLookUp time.Duration
 }
 
 func (f coldFetches) refused() (n int) {
@@ -145,7 +149,8 @@ func (f coldFetches) refused() (n int) {
 }
 
 func (f coldFetches) String() string {
-	return fmt.Sprintf("%d read, %d empty, refused %v, at most %v", f.read, f.empty, f.errors, f.slowest)
+	return fmt.Sprintf("%d read, %d empty, refused %v, at most %v; %d look-ups by time, refused %v, at most %v",
+		f.read, f.empty, f.errors, f.slowest, f.lookUps, f.lookUpErrors, f.slowestLookUp)
 }
 
 // take is what has come since it was called last.
@@ -153,14 +158,45 @@ func (r *coldReaders) take() coldFetches {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f := r.coldFetches
-	r.coldFetches = coldFetches{errors: map[string]int{}}
+	r.coldFetches = coldFetches{errors: map[string]int{}, lookUpErrors: map[string]int{}}
 	return f
 }
 
-// readCold has four readers jump about in a topic that lies in the bucket until ctx ends.
+// lookUp asks for old times until ctx ends.
+func (r *coldReaders) lookUp(ctx context.Context, b *broker, h *history) {
+	admin := kadm.NewClient(b.client())
+	random := rand.New(rand.NewPCG(9, 9))
+	for ctx.Err() == nil {
+		times := h.log[0].times
+		at := times[random.IntN(len(times)/2)]
+		begun := time.Now()
+		offsets, err := admin.ListOffsetsAfterMilli(ctx, at, h.topic)
+		took := time.Since(begun)
+		if ctx.Err() != nil {
+			return
+		}
+		if got, ok := offsets.Lookup(h.topic, 0); err == nil && ok {
+			err = got.Err
+			if want := h.log[0].since(at); err == nil && got.Offset != want {
+				b.t.Errorf("offset %d at %d, want %d", got.Offset, at, want)
+			}
+		}
+		r.mu.Lock()
+		r.lookUps++
+		r.slowestLookUp = max(r.slowestLookUp, took)
+		if err != nil {
+			r.lookUpErrors[err.Error()]++
+		}
+		r.mu.Unlock()
+		time.Sleep(50 * time.Millisecond) // a rate, not a wait
+	}
+}
+
+// readCold has four readers jump about in a topic that lies in the bucket until ctx ends, and look-ups by time beside them.
 func (b *broker) readCold(ctx context.Context, h *history) *coldReaders {
 	r := &coldReaders{}
 	r.take()
+	r.group.Go(func() { r.lookUp(ctx, b, h) })
 	retriable := []*kerr.Error{kerr.KafkaStorageError, kerr.RequestTimedOut}
 	for i := range 4 {
 		c := b.client()
