@@ -173,7 +173,12 @@ func (p *partition) acknowledged(epoch wire.LeaderEpoch, end wire.Offset) (bool,
 	if r.log.HighWatermark() < end {
 		return false, wire.None
 	}
-	if !p.enoughInSync() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.isr == nil: // it has lost its role since
+		return true, wire.NotLeaderOrFollower
+	case !p.isr.EnoughInSync():
 		return true, wire.NotEnoughReplicasAfterAppend
 	}
 	return true, wire.None
