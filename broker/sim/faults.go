@@ -90,8 +90,16 @@ func (j *injector) wipe() {
 }
 
 func (j *injector) stop() {
-	if j.c.node.state == serving {
-		j.c.node.stop()
+	if j.c.node.state != serving {
+		return
+	}
+	j.c.node.stop()
+	if j.c.plan.tier.wipes && j.random.IntN(2) == 0 { // soon: of what comes after this stop, the bucket may have nothing yet
+		j.c.clock.after(time.Second+time.Duration(j.random.IntN(6000))*time.Millisecond, func() {
+			if !j.c.healed {
+				j.wipe()
+			}
+		})
 	}
 }
 
