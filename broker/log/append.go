@@ -234,9 +234,9 @@ func (l *Log) writeLocked(now time.Time, bytes []byte, sum appendSummary) (Appen
 		s.since = now
 	}
 	s.reserve(h, position, int64(len(bytes)))
-	if _, err := h.file.WriteAt(bytes, position); err != nil {
+	if n, err := h.file.WriteAt(bytes, position); err != nil {
 		s.reserved = 0
-		return AppendInfo{}, l.undoWrite(h, position, err)
+		return AppendInfo{}, l.undoWrite(h, position, n, err)
 	}
 	s.size.Store(position + int64(len(bytes)))
 	l.takeLocked(now, s, bytes, position)
@@ -251,10 +251,15 @@ func (l *Log) writeLocked(now time.Time, bytes []byte, sum appendSummary) (Appen
 	return info, nil
 }
 
-// undoWrite cuts what a failed write has left. On a full disk the log goes on.
-func (l *Log) undoWrite(h *handle, position int64, err error) error {
+// undoWrite cuts the n bytes that a failed write has left. On a full disk the log goes on. The cut is synced, the one sync under Log.mu:
+// else a power loss could bring the piece back when nobody looks there any more, after a crash of the process and a clean stop.
+func (l *Log) undoWrite(h *handle, position int64, n int, err error) error {
 	if errors.Is(err, vfs.ErrNoSpace) {
-		if cut := h.file.Truncate(position); cut != nil {
+		cut := h.file.Truncate(position)
+		if cut == nil && n > 0 {
+			cut = syncData(h.file)
+		}
+		if cut != nil {
 			return l.env.fault("cut a partial write", cut)
 		}
 	}

@@ -25,7 +25,7 @@
 // Locks, in the order in which they are taken: Manager.changing (create, delete), Log.maintenance (slow work of one log:
 // flush, retention, truncation, scrub; held over I/O), logDir.writing (checkpoints; held over I/O), Log.mu (appends and
 // every change of what is published; held over the one write of an append, over the creation of a segment's file at a roll
-// and over the cut of a truncation, never over a sync of an append), segment.mu (opening files and maps, rebuilding an
+// and over the cut of a truncation, never over a sync of an append but one that a full disk cut short), segment.mu (opening files and maps, rebuilding an
 // index). Manager.mu and the locks in environment.go are leaves. Readers take none but segment.mu, and that only to open
 // what is closed: the segments and the log's end are published through atomics, and a count of references keeps a
 // segment's file and maps until its last reader has let go.

@@ -208,6 +208,48 @@ func TestASealedSegmentEndsWhereItsLastBatchDoes(t *testing.T) {
 	}
 }
 
+// The same with a process that dies before it has finished the sealed segment, and a clean stop of the next one, which finds nothing to do
+// there.
+func TestWhatAFullDiskCutShortStaysAway(t *testing.T) {
+	for seed := range uint64(20) {
+		mem := vfs.NewMem()
+		if err := errors.Join(mem.MkdirAll("/data"), mem.SyncDir("/")); err != nil {
+			t.Fatal(err)
+		}
+		l := mustOpen(t, options(mem, testConfig()))
+		appendBatch(t, l, batch(1, 1, 100))
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		usage, err := mem.Usage("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mem.SetSpace(usage.Total - usage.Free + 80)
+		if _, err := l.AppendAsLeader(testTime, batch(1, 1, 100), 1, Client); !errors.Is(err, vfs.ErrNoSpace) {
+			t.Fatalf("append to a full disk: %v", err)
+		}
+		mem.SetSpace(1 << 30)
+		if err := l.Roll(testTime); err != nil {
+			t.Fatal(err)
+		}
+		mem = mem.ProcessCrashClone()
+		l = mustOpen(t, crashed(mem, testConfig(), StopProcessCrash, 1))
+		appendBatch(t, l, batch(1, 1, 100))
+		if err := l.Close(testTime); err != nil {
+			t.Fatal(err)
+		}
+		mem = mem.CrashClone(rand.New(rand.NewPCG(seed, 0)))
+		l = mustOpen(t, crashed(mem, testConfig(), StopClean, 2))
+		if _, _, err := l.Scrub(1 << 20); err != nil || len((*l.segments.Load())[0].damages()) > 0 {
+			t.Fatalf("seed %d: damage in the sealed segment, error %v", seed, err)
+		}
+		if n := len(batches(contents(t, l))); n != 2 {
+			t.Fatalf("seed %d: %d batches", seed, n)
+		}
+	}
+}
+
 // TestASealedSegmentHasItsIndexes, also where all of it was flushed before it was sealed.
 func TestASealedSegmentHasItsIndexes(t *testing.T) {
 	mem := vfs.NewMem()
