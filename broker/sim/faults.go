@@ -81,25 +81,11 @@ func (j *injector) crash(kind crash) {
 }
 
 // wipe lets the broker lose its disks.
-func (j *injector) wipe() {
-	n := j.c.node
-	if n.engine != nil {
-		n.crash(processCrash)
-	}
-	n.wipe(false)
-}
+func (j *injector) wipe() { j.c.node.loseDisks() }
 
 func (j *injector) stop() {
-	if j.c.node.state != serving {
-		return
-	}
-	j.c.node.stop()
-	if j.c.plan.tier.wipes && j.random.IntN(2) == 0 { // soon: of what comes after this stop, the bucket may have nothing yet
-		j.c.clock.after(time.Second+time.Duration(j.random.IntN(6000))*time.Millisecond, func() {
-			if !j.c.healed {
-				j.wipe()
-			}
-		})
+	if j.c.node.state == serving {
+		j.c.node.stop()
 	}
 }
 

@@ -38,6 +38,7 @@ type node struct {
 	joined   bool   // some run has opened: before, the store is on trial, and a fault would be a reason to refuse it
 
 	recovery recovery
+	stale    bool // the disks are lost soon after the next start
 	pumping  bool // what is read from the bucket is there at once
 
 	wakeAt time.Time // of the step that is scheduled; zero: none
@@ -380,6 +381,8 @@ func (n *node) close() {
 	}
 	if n.wipeNext || n.c.plan.tier.wipes && n.random.IntN(3) == 0 {
 		n.wipe(whole)
+	} else if whole && n.random.IntN(2) == 0 {
+		n.stale = true
 	}
 }
 
@@ -409,6 +412,10 @@ func (n *node) audit() {
 		switch {
 		case a.notYet == "":
 			n.ended, n.state, n.recovery = never, serving, recovery{}
+			if n.stale {
+				n.stale = false
+				n.wipeSoon()
+			}
 		case n.c.clock.now.Sub(began) > n.c.plan.tier.auditLimit():
 			n.giveUpFailingDisk()
 			n.c.fail("after %s, for %s: %s", n.ended, n.c.plan.tier.auditLimit(), a.notYet)

@@ -18,6 +18,24 @@ type recovery struct {
 	lost  map[string]engine.LostRange
 }
 
+// loseDisks kills the broker and takes its disks away.
+func (n *node) loseDisks() {
+	if n.engine != nil {
+		n.crash(processCrash)
+	}
+	n.wipe(false)
+}
+
+// wipeSoon lets the disks be lost in the first moments after a clean stop that had all in the bucket: of what has come since, the bucket
+// may have nothing yet, and it still says that the partitions are whole.
+func (n *node) wipeSoon() {
+	n.later(100*time.Millisecond+time.Duration(n.random.IntN(1500))*time.Millisecond, func() {
+		if !n.c.healed {
+			n.loseDisks()
+		}
+	})
+}
+
 // wipe takes the disks away. What is in the bucket can't be lost. whole: that is everything.
 func (n *node) wipe(whole bool) {
 	n.c.trace.add("fault", "the disks are lost, whole in the bucket: %v", whole)
