@@ -438,3 +438,27 @@ func TestASegmentGoesUpSoonAfterItsTransactionEnds(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+func TestWhatIsToldWhileAJobIsOutIsLookedAtAfterwards(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(20)
+	r.settle()
+	r.now = r.now.Add(2 * pulse)
+	r.m.Changed(tpOf("orders"))
+	jobs := r.m.Due(r.now)
+	if len(jobs) != 1 {
+		t.Fatalf("%d jobs", len(jobs))
+	}
+	complete := jobs[0].Run(t.Context()) // it has looked
+	r.m.Changed(tpOf("orders"))
+	if jobs := r.m.Due(r.now); len(jobs) != 0 {
+		t.Fatalf("%d jobs beside the one that is out", len(jobs))
+	}
+	complete(r.now)
+	r.m.Due(r.now)
+	r.now = r.now.Add(pulse)
+	if jobs := r.m.Due(r.now); len(jobs) != 1 {
+		t.Errorf("%d jobs for what was told meanwhile", len(jobs))
+	}
+}

@@ -223,14 +223,16 @@ func (m *Manager) Due(now time.Time) []Job {
 }
 
 func (m *Manager) takeHintsLocked(now time.Time) {
-	for _, p := range m.hints {
+	m.hints = slices.DeleteFunc(m.hints, func(p *partition) bool {
+		if p.running != nil && !p.resigned {
+			return false // the job may have looked already: once it is back, it is looked at again
+		}
 		p.changed = false
 		if p.failures == 0 {
 			m.queue.hasten(p, laterOf(now, p.looked.Add(pulse)))
 		}
-	}
-	clear(m.hints)
-	m.hints = m.hints[:0]
+		return true
+	})
 }
 
 // looksLocked begins the looks that are due.
