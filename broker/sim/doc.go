@@ -16,6 +16,14 @@
 // acknowledged is all there. After each restart, before clients come back, the whole state is read through the API and held
 // against the ledger (audit.go).
 //
+// # The bucket
+//
+// Half of the seeds are tiered (tiered.go): logs keep little on the disk, consumers and audits read across the seam, and what the
+// bucket has no power loss may take. An audit holds the bucket against itself as fsck does, and the disk against the bucket
+// (bucket_audit.go); an audit's own reads of it are answered within its moment and past all faults. Some brokers lose all their disks
+// (recovery.go): one that starts without a word has to have every record, and one that is told to recover has to have all that
+// the bucket had, name what it lacks, and give no offset out twice.
+//
 // # How to read a trace
 //
 //	go test ./broker/sim -run 'TestSeeds$' -seeds=1 -seed=17 -tracefile=/tmp/17.txt
