@@ -115,6 +115,7 @@ func (a *audit) listOffset(p *partition, timestamp int64) (kmsg.ListOffsetsRespo
 func (a *audit) offset(p *partition, timestamp int64) kmsg.ListOffsetsResponseTopicPartition {
 	got, code := a.listOffset(p, timestamp)
 	if code != wire.None {
+		a.c.node.giveUpFailingDisk()
 		a.c.fail("offset of %s for time %d: %s", p, timestamp, code)
 	}
 	return got

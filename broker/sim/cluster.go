@@ -133,6 +133,9 @@ func (c *cluster) runUntil(end time.Time, done func() bool) bool {
 // end by itself are requests that wait for the controller: 30 s.
 const healLimit = 90 * time.Second
 
+// healRounds is how often that, as long as somebody gets on: a consumer may read a few records at a time.
+const healRounds = 5
+
 // heal ends all faults and waits until all clients have got what they asked for.
 func (c *cluster) heal() {
 	c.trace.add("fault", "all faults end")
@@ -143,8 +146,12 @@ func (c *cluster) heal() {
 	if c.node.disk.failing != "" && c.node.engine != nil {
 		c.node.crash(processCrash) // a disk that has failed is not trusted again before a restart
 	}
-	if !c.runUntil(c.clock.now.Add(healLimit), c.atRest) && c.failure == nil {
-		c.fail("%s after the last fault: broker is %s, %s", healLimit, c.node.state, c.restless())
+	for before, round := "", 1; !c.runUntil(c.clock.now.Add(healLimit), c.atRest) && c.failure == nil; round++ {
+		now := c.restless()
+		if c.node.state != serving || now == before || round == healRounds {
+			c.fail("%s after the last fault: broker is %s, %s", time.Duration(round)*healLimit, c.node.state, now)
+		}
+		before = now // slow, and getting on
 	}
 }
 
