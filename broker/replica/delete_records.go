@@ -73,8 +73,9 @@ func (m *Manager) keepDeleted(op *delayedDelete) {
 func (m *Manager) recordStarts(now time.Time, op *delayedDelete, deadline time.Time) {
 	for i := range op.waits {
 		w := &op.waits[i]
-		if r := w.partition.role.Load(); r.settings == nil || !r.settings.topic.RemoteStorageEnable {
-			continue
+		r := w.partition.role.Load()
+		if r.log == nil || !r.settings.topic.RemoteStorageEnable && r.log.TieredEndOffset() == wire.NoOffset {
+			continue // the bucket has nothing of it; a topic that was switched off may have left something there
 		}
 		p, record := w.partition, &startRecord{}
 		w.record = record

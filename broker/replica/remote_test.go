@@ -305,4 +305,11 @@ func TestSafety23DeleteRecordsWaitsForTheBucket(t *testing.T) {
 		t.Errorf("the bucket is away: %+v", got)
 	}
 	b.written[2](r.now, nil)
+	r.configure("t", "remote.storage.enable", "false") // what is in the bucket stays there
+	p = r.deleteRecords("t", 7)
+	p.waits()
+	b.written[3](r.now, nil)
+	if got := p.now(); got.Code != wire.None || got.LowWatermark != 7 {
+		t.Errorf("switched off: %+v", got)
+	}
 }
