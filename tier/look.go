@@ -121,6 +121,10 @@ func (p *partition) doOne(ctx context.Context, now time.Time, t *plan.Task) erro
 	switch t.Kind {
 	case plan.MoveStart:
 		p.at(pointMoveStart)
+		// Retention by size counts what is here: a power loss must not take that after what it pushed out.
+		if err := p.Log.Flush(); err != nil {
+			return err
+		}
 		return p.Log.AdvanceStart(t.Offset)
 	case plan.DeleteLocal:
 		p.at(pointDeleteLocal)
