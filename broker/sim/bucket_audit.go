@@ -46,7 +46,15 @@ func (l *ledger) uploaded() {
 	if !l.c.plan.tier.on {
 		return
 	}
-	l.eachSettled(func(p *partition) { p.durable = max(p.durable, int64(l.c.see(p).End)) })
+	l.eachSettled(func(p *partition) { p.durable = max(p.durable, dataEnd(l.c.see(p))) })
+}
+
+// dataEnd is where a manifest's records end: what is lost at its end is none.
+func dataEnd(s *manifest.State) int64 {
+	if n := len(s.Lost); n > 0 && s.Lost[n-1].End == s.End {
+		return int64(s.Lost[n-1].Start)
+	}
+	return int64(s.End)
 }
 
 // eachSettled calls f with the partitions of all topics that nobody may have deleted by now.

@@ -12,6 +12,7 @@ type groupLedger struct {
 	c          *cluster
 	name       string
 	commits    []*commit // that may have taken effect, in the order in which they were sent
+	former     []*commit // that a loss has undone: the bucket may bring them back
 	generation int32     // the highest that a member was given its assignment in
 }
 
@@ -85,7 +86,7 @@ type found struct {
 func (g *groupLedger) check(rows []found, lossy bool) error {
 	visible := map[*partition]*commit{}
 	for _, row := range rows {
-		m, err := g.identify(row)
+		m, err := g.identify(row, lossy)
 		if err != nil {
 			return err
 		}
@@ -110,11 +111,15 @@ func (g *groupLedger) check(rows []found, lossy bool) error {
 }
 
 // identify finds the commit that put an offset there; nil for none.
-func (g *groupLedger) identify(row found) (*commit, error) {
+func (g *groupLedger) identify(row found, lossy bool) (*commit, error) {
 	if row.offset < 0 {
 		return nil, nil
 	}
-	for _, m := range g.commits {
+	known := g.commits
+	if lossy {
+		known = slices.Concat(g.former, g.commits)
+	}
+	for _, m := range known {
 		if strconv.Itoa(m.serial) == row.note {
 			if m.of != row.of || m.offset != row.offset {
 				return nil, fmt.Errorf("group %s: %s@%d is what commit %d said of %s@%d", g.name, row.of, row.offset, m.serial, m.of, m.offset)
@@ -137,7 +142,15 @@ func (g *groupLedger) outlived(gone *commit, rows []found, visible map[*partitio
 
 // keepOnly forgets what a power loss took.
 func (g *groupLedger) keepOnly(visible map[*partition]*commit) {
-	g.commits = slices.DeleteFunc(g.commits, func(m *commit) bool { return visible[m.of] != m })
+	all := slices.Concat(g.former, g.commits)
+	g.former, g.commits = nil, nil
+	for _, m := range all {
+		if visible[m.of] == m {
+			g.commits = append(g.commits, m)
+		} else {
+			g.former = append(g.former, m)
+		}
+	}
 	g.generation = 0
 }
 

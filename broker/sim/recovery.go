@@ -49,9 +49,7 @@ func (n *node) wipe(whole bool) {
 	for _, t := range n.c.ledger.topics {
 		for _, p := range t.partitions {
 			if s, err := n.c.manifestOf(p); err == nil {
-				if p.durable = int64(s.End); len(s.Lost) > 0 && s.Lost[len(s.Lost)-1].End == s.End {
-					p.durable = int64(s.Lost[len(s.Lost)-1].Start)
-				}
+				p.durable = dataEnd(s)
 				p.judged = max(p.judged, int64(s.LogStart)) // what made retention take that may be lost now
 			} else {
 				n.c.fail("the manifest of %s can't be read: %v", p, err)
