@@ -22,6 +22,7 @@ type group struct {
 	tp      wire.TopicPartition
 	id      wire.TopicID
 	ok      bool                   // the prefix is that of a partition
+	unknown bool                   // to the metadata
 	chain   int                    // objects of the manifest's chain
 	objects map[string]object.Info // segments, sidecars and pages by key
 	order   []string               // of the keys

@@ -45,7 +45,7 @@ func (c *checker) checkGroup(ctx context.Context, g *group) error {
 	m, err := manifest.Open(ctx, c.Store, g.prefix, manifest.Options{Pages: c.pages, Logger: c.Logger})
 	switch {
 	case errors.Is(err, chain.ErrHalt):
-		f := g.finding(KindChain, true, err.Error())
+		f := g.finding(KindChain, !g.unknown, err.Error()) // of a topic that is gone nobody's data is left
 		f.Advice = "the partition's tier stands still; stop its leader, then `tidemark tier rebuild-manifest` writes a manifest anew from the objects"
 		c.found(f)
 		return nil
@@ -70,6 +70,7 @@ func (c *checker) checkTopic(ctx context.Context, g *group) (removing bool, err 
 	}
 	switch {
 	case !known:
+		g.unknown = true
 		f := g.finding(KindTopic, false, "the cluster's metadata does not know the topic, nor that it was deleted")
 		f.Count = len(g.objects)
 		f.Advice = "make sure that the metadata is the right one before anything is deleted by hand"
