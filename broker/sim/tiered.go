@@ -78,10 +78,11 @@ func (p *tierPlan) topicConfigs(random *rand.Rand, configs map[string]string) {
 	}
 }
 
-// auditLimit is how long an audit may be tried: a manifest that can't be read is tried again each minute at last.
+// auditLimit is how long an audit may be tried: a manifest that can't be read is tried again each minute at last, and where most requests
+// fail, which are tried once here, that takes a while.
 func (p *tierPlan) auditLimit() time.Duration {
 	if p.on {
-		return 3 * time.Minute
+		return 15 * time.Minute
 	}
 	return auditLimit
 }
