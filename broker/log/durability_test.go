@@ -171,28 +171,35 @@ func TestALogThatLostEverythingAboveItsStartKeepsIt(t *testing.T) {
 	}
 }
 
+// cutShort is a log with one flushed batch, of which a full disk has cut the next one short.
+func cutShort(t *testing.T) (*vfs.Mem, *Log) {
+	t.Helper()
+	mem := vfs.NewMem()
+	if err := errors.Join(mem.MkdirAll("/data"), mem.SyncDir("/")); err != nil {
+		t.Fatal(err)
+	}
+	l := mustOpen(t, options(mem, testConfig()))
+	appendBatch(t, l, batch(1, 1, 100))
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	usage, err := mem.Usage("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem.SetSpace(usage.Total - usage.Free + 80)
+	if _, err := l.AppendAsLeader(testTime, batch(1, 1, 100), 1, Client); !errors.Is(err, vfs.ErrNoSpace) {
+		t.Fatalf("append to a full disk: %v", err)
+	}
+	mem.SetSpace(1 << 30)
+	return mem, l
+}
+
 // TestASealedSegmentEndsWhereItsLastBatchDoes: a write that a full disk cut short was undone, behind the recovery point, and
 // then the segment was sealed. No power loss may bring the piece back: recovery does not look there.
 func TestASealedSegmentEndsWhereItsLastBatchDoes(t *testing.T) {
 	for seed := range uint64(20) {
-		mem := vfs.NewMem()
-		if err := errors.Join(mem.MkdirAll("/data"), mem.SyncDir("/")); err != nil {
-			t.Fatal(err)
-		}
-		l := mustOpen(t, options(mem, testConfig()))
-		appendBatch(t, l, batch(1, 1, 100))
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		usage, err := mem.Usage("/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		mem.SetSpace(usage.Total - usage.Free + 80)
-		if _, err := l.AppendAsLeader(testTime, batch(1, 1, 100), 1, Client); !errors.Is(err, vfs.ErrNoSpace) {
-			t.Fatalf("append to a full disk: %v", err)
-		}
-		mem.SetSpace(1 << 30)
+		mem, l := cutShort(t)
 		if err := errors.Join(l.Roll(testTime), l.FlushDue(testTime)); err != nil {
 			t.Fatal(err)
 		}
@@ -212,24 +219,7 @@ func TestASealedSegmentEndsWhereItsLastBatchDoes(t *testing.T) {
 // there.
 func TestWhatAFullDiskCutShortStaysAway(t *testing.T) {
 	for seed := range uint64(20) {
-		mem := vfs.NewMem()
-		if err := errors.Join(mem.MkdirAll("/data"), mem.SyncDir("/")); err != nil {
-			t.Fatal(err)
-		}
-		l := mustOpen(t, options(mem, testConfig()))
-		appendBatch(t, l, batch(1, 1, 100))
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
-		usage, err := mem.Usage("/")
-		if err != nil {
-			t.Fatal(err)
-		}
-		mem.SetSpace(usage.Total - usage.Free + 80)
-		if _, err := l.AppendAsLeader(testTime, batch(1, 1, 100), 1, Client); !errors.Is(err, vfs.ErrNoSpace) {
-			t.Fatalf("append to a full disk: %v", err)
-		}
-		mem.SetSpace(1 << 30)
+		mem, l := cutShort(t)
 		if err := l.Roll(testTime); err != nil {
 			t.Fatal(err)
 		}
