@@ -109,8 +109,8 @@ func (p *partition) recover(ctx context.Context, now time.Time, release *Release
 		}
 		s = p.m.State()
 	}
-	if n := len(s.Lost); n > 0 && s.Lost[n-1].End == s.End {
-		release.LostFirst, release.LostNext = s.Lost[n-1].Start, s.End
+	if lost, ok := s.LostAtEnd(); ok {
+		release.LostFirst, release.LostNext = lost.Start, lost.End
 		p.logger.Error("records may be lost", "first_offset", release.LostFirst, "next_offset", release.LostNext)
 	}
 	return nil

@@ -51,8 +51,8 @@ func (l *ledger) uploaded() {
 
 // dataEnd is where a manifest's records end: what is lost at its end is none.
 func dataEnd(s *manifest.State) int64 {
-	if n := len(s.Lost); n > 0 && s.Lost[n-1].End == s.End {
-		return int64(s.Lost[n-1].Start)
+	if lost, ok := s.LostAtEnd(); ok {
+		return int64(lost.Start)
 	}
 	return int64(s.End)
 }

@@ -49,6 +49,14 @@ func (s *State) Has(name Name) bool {
 	return slices.ContainsFunc(s.Tail, func(t Segment) bool { return t.Name == name })
 }
 
+// LostAtEnd is the lost range with which the manifest ends; false where it ends with a record.
+func (s *State) LostAtEnd() (Range, bool) {
+	if n := len(s.Lost); n > 0 && s.Lost[n-1].End == s.End {
+		return s.Lost[n-1], true
+	}
+	return Range{}, false
+}
+
 // SkipLost is where a read at the offset goes on: the end of the lost range that it lies in, or the offset itself.
 func (s *State) SkipLost(offset wire.Offset) wire.Offset {
 	for _, r := range s.Lost {
