@@ -189,6 +189,10 @@ func (p *partition) replayed(ctx context.Context, s *manifest.State) (replay []m
 		return nil, nil, err
 	}
 	last := len(newest) - 1
+	if newest[last].End < s.LogStart {
+		// What came after it was removed before it got here: of the producers that wrote it, their last sequences are unknown.
+		return nil, nil, nil
+	}
 	if !newest[last].Clipped {
 		return nil, &newest[last], nil
 	}

@@ -106,6 +106,78 @@ func TestSafety21ALogThatLacksItsEndBeginsAnewFromTheBucket(t *testing.T) {
 	r.check()
 }
 
+// What the bucket knows of producers is as of the end of its last segment. Where records behind that were removed before they were
+// uploaded, a producer whose records they were must be able to go on.
+func TestSafety21ProducersGoOnBehindRecordsThatWereRemoved(t *testing.T) {
+	for _, removed := range []bool{false, true} {
+		r := newRig(t)
+		r.lead(StartHere)
+		sequence := int32(0)
+		write := func(n int) (err error) {
+			for range n {
+				w := record.Builder{Producer: &record.Producer{ID: 7, Sequence: sequence}}
+				w.Append(r.now.UnixMilli(), nil, make([]byte, 100))
+				b, failed := w.Build()
+				if failed != nil {
+					t.Fatal(failed)
+				}
+				l := r.log("orders")
+				if _, err = l.AppendAsLeader(r.now, b, r.epoch, log.Client); err != nil {
+					return err
+				}
+				l.UpdateHighWatermark(l.EndOffset())
+				r.m.Changed(tpOf("orders"))
+				sequence++
+			}
+			return nil
+		}
+		if err := write(40); err != nil {
+			t.Fatal(err)
+		}
+		r.settle()
+		uploaded := r.state("orders").End
+		if removed {
+			if err := write(1); err != nil {
+				t.Fatal(err)
+			}
+			l := r.log("orders")
+			if err := l.AdvanceStart(l.EndOffset()); err != nil {
+				t.Fatal(err)
+			}
+			r.m.Changed(tpOf("orders"))
+			r.hook = func(point string) {
+				if point == pointStart+pointCommitted { // the segments are still listed
+					panic(errCrash)
+				}
+			}
+			if r.pass(time.Minute) {
+				t.Fatal("the log start does not get to the manifest")
+			}
+			r.hook = nil
+		} else {
+			sequence = int32(uploaded) // the producer has what is lost still to send
+		}
+		r.disk = vfs.NewMem()
+		r.crash(log.StopPowerLoss)
+		r.config.RecoveryGap = 0
+		r.lead(StartRecovered)
+		r.settle()
+		if s := r.state("orders"); removed != (s.LogStart > uploaded) {
+			t.Fatalf("the log start is at %d, uploaded was up to %d", s.LogStart, uploaded)
+		}
+		if !removed {
+			sequence++
+			if err := write(1); wire.CodeOf(err) != wire.OutOfOrderSequenceNumber {
+				t.Errorf("a gap behind the last segment: %v", err)
+			}
+			sequence--
+		}
+		if err := write(3); err != nil {
+			t.Errorf("removed %v: %v", removed, err)
+		}
+	}
+}
+
 // Another history under the same offsets is not the bucket's, also where the log is longer.
 func TestSafety21LineageDecidesNotTheOffset(t *testing.T) {
 	r := newRig(t)
