@@ -142,6 +142,45 @@ func TestDamagedIndexesAnswerLikeAScan(t *testing.T) {
 	}
 }
 
+// The time index of a partition that is written in step with this one says things that are nearly true here: the same times, offsets
+// inside the same batches, or a last entry that is right.
+func TestTheTimeIndexOfATwinIsNotBelieved(t *testing.T) {
+	mem := vfs.NewMem()
+	cfg := testConfig()
+	cfg.IndexIntervalBytes = 500
+	l := mustOpen(t, options(mem, cfg))
+	for i := range 40 {
+		appendBatch(t, l, batch(3, int64(1000*i), 50))
+	}
+	if err := errors.Join(l.Roll(testTime), l.Close(testTime)); err != nil {
+		t.Fatal(err)
+	}
+	file := segmentFile(0, timeSuffix)
+	right := readAll(t, mem, file)
+	n := len(right) / timeEntrySize
+	for name, wrong := range map[string][]int{
+		"the last entry lies inside its batch": {n - 1},
+		"only the last entry is right":         {0, n / 2},
+		"only the first entry is right":        {n / 2, n - 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			twin := bytes.Clone(right)
+			for _, i := range wrong {
+				at := twin[i*timeEntrySize+8:]
+				binary.BigEndian.PutUint32(at, binary.BigEndian.Uint32(at)-1)
+			}
+			clone := mem.ProcessCrashClone()
+			writeAll(t, clone, file, twin)
+			o := options(clone, cfg)
+			o.Stop = StopClean
+			contents(t, mustOpen(t, o)) // no look-up by time, which would notice
+			if got := readAll(t, clone, file); !bytes.Equal(got, right) {
+				t.Errorf("the index is still\n%x, not\n%x", got, right)
+			}
+		})
+	}
+}
+
 func checkMaxTimestamp(t *testing.T, l *Log) {
 	t.Helper()
 	largest := int64(-1)

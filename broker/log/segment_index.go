@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"runtime/debug"
 
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/vfs"
@@ -84,14 +85,14 @@ func (s *segment) checkLocked(h *handle) (sparseEnd, error) {
 	if err != nil {
 		return end, err
 	}
+	if err := s.checkTimes(h, &times, &offsets); err != nil {
+		return end, err
+	}
 	largest, timed, err := times.last()
 	if err != nil {
 		return end, err
 	}
 	if timed {
-		if err := s.checkTime(h, &offsets, largest); err != nil {
-			return end, err
-		}
 		end.sparse.maxTime, end.sparse.maxOffset = largest.timestamp(), s.base+wire.Offset(largest.timeOffset())
 		end.sparse.lastTime = end.sparse.maxTime
 	}
@@ -112,7 +113,25 @@ func (s *segment) checkLocked(h *handle) (sparseEnd, error) {
 	return end, nil
 }
 
-// checkTime verifies that a time entry names a batch and its largest timestamp.
+// checkTimes verifies the last entry, the first, and one in the middle: the index of another partition that was written in step with
+// this one may have an entry that is true here.
+func (s *segment) checkTimes(h *handle, times, offsets *loadedIndex) error {
+	for _, i := range []int64{times.n - 1, times.n / 2, 0} {
+		if i >= times.n || i < 0 {
+			continue
+		}
+		e, err := times.at(i)
+		if err != nil {
+			return err
+		}
+		if err := s.checkTime(h, offsets, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTime verifies that a time entry names the end of a batch and its largest timestamp.
 func (s *segment) checkTime(h *handle, offsets *loadedIndex, e entry) error {
 	at, ok, err := offsets.floor(e.timeOffset())
 	if err != nil {
@@ -133,8 +152,8 @@ func (s *segment) checkTime(h *handle, offsets *loadedIndex, e entry) error {
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errBatch) {
 			return err
 		}
-		if err != nil || header.BaseOffset() > offset || header.MaxTimestamp() != e.timestamp() {
-			return fmt.Errorf("%w: no batch with offset %d has timestamp %d", errIndex, offset, e.timestamp())
+		if err != nil || header.LastOffset() != offset || header.MaxTimestamp() != e.timestamp() {
+			return fmt.Errorf("%w: no batch that ends at %d has timestamp %d", errIndex, offset, e.timestamp())
 		}
 		return nil
 	}
@@ -207,6 +226,14 @@ func (s *segment) loadIndexLocked(h *handle, which int, limit int64) (loadedInde
 
 // last is the last entry.
 func (in *loadedIndex) last() (entry, bool, error) { return in.floor(math.MaxInt64) }
+
+// at is entry number i.
+func (in *loadedIndex) at(i int64) (e entry, err error) {
+	defer recoverFault(debug.SetPanicOnFault(true), &err)
+	width := int64(in.x.width)
+	copy(e[:width], in.bytes[i*width:])
+	return e, nil
+}
 
 // floor is the last entry with a key of at most key.
 func (in *loadedIndex) floor(key int64) (entry, bool, error) {
