@@ -45,14 +45,22 @@ func (l *Log) Retain(now time.Time) (int, error) {
 		return 0, err
 	}
 	cfg := l.config.Load() // one for all: what goes by one rule must not be forgotten by another
+	end := l.EndOffset()
 	count, all, err := l.deletable(now, cfg)
 	if err != nil || count == 0 {
 		return 0, err
 	}
 	if all {
-		if err := l.Roll(now); err != nil {
+		sealed, err := l.rollAt(now, end)
+		if err != nil {
 			return 0, err
 		}
+		if !sealed { // nobody has looked at what was appended meanwhile
+			count--
+		}
+	}
+	if count == 0 {
+		return 0, nil
 	}
 	// What is left, the newest producer snapshot above all, must be on disk before they go.
 	if err := l.flushMaintained(l.EndOffset()); err != nil {

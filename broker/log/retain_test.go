@@ -217,3 +217,46 @@ func TestTruncationLowersTheCheckpointFirst(t *testing.T) {
 		t.Errorf("recovery point and end when it was saved: %v", saved)
 	}
 }
+
+// statHook is a file system that does something between what it finds out about a file and its telling.
+type statHook struct {
+	vfs.FS
+	then func(name string)
+}
+
+func (f *statHook) Stat(name string) (vfs.Info, error) {
+	info, err := f.FS.Stat(name)
+	if f.then != nil {
+		f.then(name)
+	}
+	return info, err
+}
+
+func TestRetentionSparesWhatIsAppendedWhileItLooks(t *testing.T) {
+	mem := vfs.NewMem()
+	mem.SetClock(func() time.Time { return testTime })
+	fsys := &statHook{FS: mem}
+	cfg := testConfig()
+	cfg.RetentionMs = 1000
+	l := mustOpen(t, options(fsys, cfg))
+	appendBatch(t, l, batch(1, -1, 10))
+	if err := l.Roll(testTime); err != nil {
+		t.Fatal(err)
+	}
+	appendBatch(t, l, batch(1, -1, 10))
+	l.UpdateHighWatermark(l.EndOffset())
+	fsys.then = func(name string) {
+		if name != segmentFile(1, logSuffix) {
+			return
+		}
+		fsys.then = nil
+		appendBatch(t, l, batch(1, testTime.Add(time.Hour).UnixMilli(), 10))
+	}
+	n, err := l.Retain(testTime.Add(time.Hour))
+	if err != nil || n != 1 || l.StartOffset() != 1 {
+		t.Fatalf("%d segments went, start %d, %v; want one, 1", n, l.StartOffset(), err)
+	}
+	if l.UpdateHighWatermark(l.EndOffset()); len(batches(contents(t, l))) != 2 {
+		t.Errorf("%d batches are left, want 2", len(batches(contents(t, l))))
+	}
+}

@@ -16,7 +16,17 @@ type pendingSnapshot struct {
 
 // Roll begins a new segment if the active one holds something.
 func (l *Log) Roll(now time.Time) error {
+	_, err := l.rollAt(now, wire.NoOffset)
+	return err
+}
+
+// rollAt is Roll of a log that ends at end; NoOffset: wherever it does. It tells whether it did.
+func (l *Log) rollAt(now time.Time, end wire.Offset) (bool, error) {
 	l.mu.Lock()
+	if end != wire.NoOffset && l.EndOffset() != end {
+		l.mu.Unlock()
+		return false, nil
+	}
 	register := false
 	err := l.writableLocked()
 	if err == nil && l.active().size.Load() > 0 {
@@ -29,7 +39,7 @@ func (l *Log) Roll(now time.Time) error {
 	if register {
 		l.env.dirty.add(l)
 	}
-	return err
+	return true, err
 }
 
 // rollLocked makes a new active segment for batches first to last. What is left to do for the sealed one (indexes, producer
