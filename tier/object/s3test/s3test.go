@@ -64,16 +64,23 @@ const (
 // Start starts a server and waits until it answers.
 func Start(t testing.TB, kind Kind) *Server {
 	t.Helper()
-	return start(t, kind, false)
+	return start(t, kind, freeAddress(t), false)
+}
+
+// StartAt starts a server by a command of the caller's, which runs the rest of its arguments somewhere else: at an address that is
+// free there.
+func StartAt(t testing.TB, kind Kind, address string, by ...string) *Server {
+	t.Helper()
+	return start(t, kind, address, false, by...)
 }
 
 // StartTLS starts a server whose certificate comes from an authority that nobody else knows.
 func StartTLS(t testing.TB, kind Kind) *Server {
 	t.Helper()
-	return start(t, kind, true)
+	return start(t, kind, freeAddress(t), true)
 }
 
-func start(t testing.TB, kind Kind, encrypted bool) *Server {
+func start(t testing.TB, kind Kind, address string, encrypted bool, by ...string) *Server {
 	t.Helper()
 	if running := os.Getenv("TIDEMARK_TEST_S3"); running != "" && !encrypted {
 		return &Server{URL: running, CAFile: os.Getenv("AWS_CA_BUNDLE")}
@@ -85,7 +92,6 @@ func start(t testing.TB, kind Kind, encrypted bool) *Server {
 	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
 
-	address := freeAddress(t)
 	s := &Server{URL: "http://" + address, kind: kind, folder: t.TempDir()}
 	certs := filepath.Join(s.folder, "certs")
 	if encrypted {
@@ -97,7 +103,7 @@ func start(t testing.TB, kind Kind, encrypted bool) *Server {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	s.command = func() *exec.Cmd { return command(ctx, program, kind, address, data, certs, encrypted) }
+	s.command = func() *exec.Cmd { return command(ctx, append(by, program), kind, address, data, certs, encrypted) }
 	t.Cleanup(s.Kill)
 	s.Restart(t)
 	return s
@@ -163,7 +169,7 @@ func find(t testing.TB, kind Kind) string {
 	return program
 }
 
-func command(ctx context.Context, program string, kind Kind, address, data, certs string, encrypted bool) *exec.Cmd {
+func command(ctx context.Context, program []string, kind Kind, address, data, certs string, encrypted bool) *exec.Cmd {
 	var arguments []string
 	switch kind {
 	case MinIO:
@@ -179,7 +185,8 @@ func command(ctx context.Context, program string, kind Kind, address, data, cert
 		}
 		arguments = append(arguments, "posix", data)
 	}
-	c := exec.CommandContext(ctx, program, arguments...)
+	arguments = append(program[1:len(program):len(program)], arguments...)
+	c := exec.CommandContext(ctx, program[0], arguments...)
 	c.SysProcAttr = dieWithParent()
 	c.Env = append(os.Environ(),
 		"MINIO_ROOT_USER="+AccessKey, "MINIO_ROOT_PASSWORD="+SecretKey, "MINIO_BROWSER=off", "MINIO_UPDATE=off", "MINIO_CI_CD=1",
