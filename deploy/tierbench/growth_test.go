@@ -21,7 +21,6 @@ import (
 	"github.com/tidemark-io/tidemark/tier/manifest"
 	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/memstore"
-	"github.com/tidemark-io/tidemark/tier/object/s3test"
 	"github.com/tidemark-io/tidemark/tier/sidecar"
 	"github.com/tidemark-io/tidemark/tier/tiertest"
 )
@@ -38,7 +37,7 @@ const (
 // BenchmarkGrowth is what a partition costs with so many segments in the bucket: a start, a read and a look-up by time somewhere in the
 // past, an upload and a round of retention. The manifest is made up; the segments that are looked at are not.
 func BenchmarkGrowth(b *testing.B) {
-	server := s3test.Start(b, s3test.MinIO)
+	server := store(b)
 	for _, n := range []int{10, 1_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			r := start(b, server)

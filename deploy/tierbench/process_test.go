@@ -31,6 +31,8 @@ var (
 	scheme   = flag.String("scheme", "minio", "by which of the two clients the broker speaks to MinIO: minio or s3")
 	rounds   = flag.Int("rounds", 3, "how often the two sides take turns")
 	mib      = flag.Int64("mib", 512, "how much is read or written a round")
+	link     = flag.Float64("link", 0, "MB/s of a wire to the store, each way; 0: no wire")
+	pin      = flag.Bool("pin", false, "leave the broker a core of its own, and all else another")
 	profile  = flag.String("profile", "", "folder for the broker's CPU profile of what is measured")
 )
 
@@ -59,6 +61,12 @@ var program = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *pin {
+		if err := pinSelf(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	code := m.Run()
 	if built != "" {
 		_ = os.RemoveAll(built) // a temporary folder
@@ -118,12 +126,13 @@ func (r *broker) launch(args ...string) {
 	if err != nil {
 		r.b.Fatal(err)
 	}
-	args = append([]string{"dev", "--listen", r.addr, "--admin", r.admin, "--data", r.dir, "--store", r.url}, args...)
+	args = append([]string{name, "dev", "--listen", r.addr, "--admin", r.admin, "--data", r.dir, "--store", r.url}, args...)
 	for _, s := range r.settings {
 		args = append(args, "--set", s)
 	}
+	args = append(pinned(), args...)
 	began := time.Now()
-	r.cmd, r.exited = exec.Command(name, args...), make(chan struct{})
+	r.cmd, r.exited = exec.Command(args[0], args[1:]...), make(chan struct{})
 	r.stderr.Reset()
 	r.cmd.Stderr = &r.stderr
 	stdout, err := r.cmd.StdoutPipe()

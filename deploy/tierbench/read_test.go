@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/tidemark-io/tidemark/tier/object/s3test"
 )
 
 const (
@@ -24,7 +22,7 @@ func (r *broker) warmUp() { r.read(r.cold(warm, 1)...) }
 // remote starts a broker with a topic of one partition and one of fifty that are but for their ends in the bucket alone, and one that
 // is not tiered.
 func remote(b *testing.B) *broker {
-	r := start(b, s3test.Start(b, s3test.MinIO))
+	r := start(b, store(b))
 	bytes := *mib << 20
 	each := max(bytes/manyPartitions, 1<<20) // in a segment each
 	r.create(one, 1, "local.retention.bytes=1", "segment.bytes=67108864")

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tidemark-io/tidemark/tier/object"
-	"github.com/tidemark-io/tidemark/tier/object/s3test"
 )
 
 // backlog fills a topic that is not tiered yet.
@@ -47,7 +46,7 @@ func (r *broker) upload(topic string) (n int64) {
 
 // BenchmarkUpload is T7: the CPU of uploading sealed segments, beside plain puts of the same files.
 func BenchmarkUpload(b *testing.B) {
-	r := start(b, s3test.Start(b, s3test.MinIO))
+	r := start(b, store(b))
 	var cpu, rawCPU, rates, rawRates []float64
 	for i := range *rounds {
 		topic := fmt.Sprint("backlog-", i)
@@ -80,7 +79,7 @@ const lagPartitions = putsAtOnce
 // BenchmarkUploadLag is T6: from the moment in which a segment is sealed to that in which the entry is there that names it, at
 // half of the rate at which the store takes plain puts.
 func BenchmarkUploadLag(b *testing.B) {
-	r := start(b, s3test.Start(b, s3test.MinIO))
+	r := start(b, store(b))
 	const topic, segment, lasts = "lag", 16 << 20, 15 * time.Second
 	r.create("plain", 1, "remote.storage.enable=false", fmt.Sprint("segment.bytes=", segment))
 	r.fill("plain", 1, 9*segment)
@@ -199,7 +198,7 @@ type neighbour struct {
 // BenchmarkProduceBesideUploads is L3: produce on a fixed schedule alone, beside plain puts of another process at full rate, and beside
 // the broker's own uploads at full rate.
 func BenchmarkProduceBesideUploads(b *testing.B) {
-	r := start(b, s3test.Start(b, s3test.MinIO))
+	r := start(b, store(b))
 	r.create("load", 1, "remote.storage.enable=false")
 	r.backlog("plain", 256<<20)
 	files := r.segments("plain", 0)
