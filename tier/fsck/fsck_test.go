@@ -442,22 +442,31 @@ func TestRepairPutsASidecarBackThatIsEqualToTheByte(t *testing.T) {
 
 // An entry of a manifest may arrive after all that there was of a deleted topic is gone, and forgotten.
 func TestAStragglerOfAForgottenTopicIsNoLostData(t *testing.T) {
-	r := newRig(t)
-	r.Upload(1, 3)
-	r.Upload(2, 3)
-	r.delete(r.Prefix() + "/manifest/00000000000000000001.json")
-	o := r.options()
-	for _, known := range []bool{true, false} {
-		o.Metadata = func(context.Context) ([]fsck.Topic, error) {
-			if !known {
-				return nil, nil
+	for _, c := range []struct {
+		entry int // the straggler
+		kind  fsck.Kind
+	}{{1, fsck.KindMissing}, {2, fsck.KindChain}} {
+		r := newRig(t)
+		r.Upload(2, 3)
+		straggler := fmt.Sprintf("%s/manifest/%020d.json", r.Prefix(), c.entry)
+		for _, key := range r.keys(r.Prefix()) {
+			if key != straggler {
+				r.delete(key)
 			}
-			return []fsck.Topic{{Name: "orders.eu", ID: topicID, Partitions: 4}}, nil
 		}
-		found, _ := r.check(o)
-		i := slices.IndexFunc(found, func(f fsck.Finding) bool { return f.Kind == fsck.KindChain })
-		if i < 0 || found[i].Data != known {
-			t.Errorf("known %v: %+v", known, found)
+		o := r.options()
+		for _, known := range []bool{true, false} {
+			o.Metadata = func(context.Context) ([]fsck.Topic, error) {
+				if !known {
+					return nil, nil
+				}
+				return []fsck.Topic{{Name: "orders.eu", ID: topicID, Partitions: 4}}, nil
+			}
+			found, _ := r.check(o)
+			i := slices.IndexFunc(found, func(f fsck.Finding) bool { return f.Kind == c.kind })
+			if i < 0 || found[i].Data != known {
+				t.Errorf("entry %d, known %v: %+v", c.entry, known, found)
+			}
 		}
 	}
 }

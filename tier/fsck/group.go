@@ -102,7 +102,7 @@ func (g *group) add(rest string, info object.Info) {
 
 // finding is one about the partition.
 func (g *group) finding(kind Kind, data bool, text string) Finding {
-	f := Finding{Kind: kind, Data: data, Text: text, Key: g.prefix}
+	f := Finding{Kind: kind, Data: data && !g.unknown, Text: text, Key: g.prefix} // of a topic that is gone nobody's data is left
 	if g.ok {
 		f.Topic, f.TopicID, f.Partition = g.tp.Topic, g.id.String(), &g.tp.Partition
 	}

@@ -45,7 +45,7 @@ func (c *checker) checkGroup(ctx context.Context, g *group) error {
 	m, err := manifest.Open(ctx, c.Store, g.prefix, manifest.Options{Pages: c.pages, Logger: c.Logger})
 	switch {
 	case errors.Is(err, chain.ErrHalt):
-		f := g.finding(KindChain, !g.unknown, err.Error()) // of a topic that is gone nobody's data is left
+		f := g.finding(KindChain, true, err.Error())
 		f.Advice = "the partition's tier stands still; stop its leader, then `tidemark tier rebuild-manifest` writes a manifest anew from the objects"
 		c.found(f)
 		return nil
