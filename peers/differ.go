@@ -38,15 +38,14 @@ func differ(ctx context.Context, rigs, binary, only string) (string, error) {
 	if err := command(ctx, "go", "-C", source, "build", "-o", rig, ".").Run(); err != nil {
 		return "", fmt.Errorf("build differ: %w", err)
 	}
-	address, err := freeAddress(ctx)
+	b, err := newBroker(binary, filepath.Join(folder, "data"), filepath.Join(folder, "broker.log"), differSettings...)
 	if err != nil {
 		return "", err
 	}
-	b, err := startBroker(ctx, binary, address, filepath.Join(folder, "data"), filepath.Join(folder, "broker.log"), differSettings)
-	if err != nil {
+	if err := b.Start(ctx); err != nil {
 		return "", err
 	}
-	check := command(ctx, rig, "check", "-v", "-dut", b.address, "-only", cmp.Or(only, areas),
+	check := command(ctx, rig, "check", "-v", "-dut", b.Address, "-only", cmp.Or(only, areas),
 		"-scenarios", filepath.Join(source, "scenarios"), "-golden", filepath.Join(source, "golden"))
 	var out strings.Builder
 	check.Stdout = &out

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -87,8 +88,10 @@ var clientClasses = []string{
 	"consumer.PlaintextConsumerFetchTest",
 }
 
-// suiteMax is how long a suite may take, installation included.
-const suiteMax = time.Hour
+const (
+	suiteMax   = time.Hour        // of a suite, installation included
+	playEndMax = 20 * time.Second // of a script that was told to end
+)
 
 // pick returns the suites that a run takes: quick, all, none, or those of a list of names.
 func pick(names string) ([]suite, error) {
@@ -158,18 +161,16 @@ func (s suite) once(ctx context.Context, rigs, binary, results string) (o outcom
 		return o, nil, err
 	}
 	defer os.RemoveAll(data)
-	address := s.address
-	if address == "" {
-		if address, err = freeAddress(ctx); err != nil {
-			return o, nil, err
-		}
-	}
-	settings := slices.Concat(suiteSettings, []string{"advertised.listeners=PLAINTEXT://" + address}, s.settings)
-	b, err := startBroker(ctx, binary, address, data, filepath.Join(folder, "broker.log"), settings)
+	b, err := newBroker(binary, data, filepath.Join(folder, "broker.log"))
 	if err != nil {
 		return o, nil, err
 	}
-	report, playErr := s.play(ctx, rigs, results, address)
+	b.Address = cmp.Or(s.address, b.Address)
+	b.Settings = slices.Concat(suiteSettings, []string{"advertised.listeners=PLAINTEXT://" + b.Address}, s.settings)
+	if err := b.Start(ctx); err != nil {
+		return o, nil, err
+	}
+	report, playErr := s.play(ctx, rigs, results, b.Address)
 	if err := b.stop(); err != nil {
 		return o, nil, err
 	}
@@ -180,8 +181,7 @@ func (s suite) once(ctx context.Context, rigs, binary, results string) (o outcom
 	if err := o.passLate(filepath.Join(folder, "t.json")); err != nil {
 		return o, nil, err
 	}
-	complaints, err = b.complaints()
-	return o, complaints, err
+	return o, b.complaints(), nil
 }
 
 // play runs the script, shows what it prints and returns it.
@@ -193,7 +193,7 @@ func (s suite) play(ctx context.Context, rigs, results, address string) (string,
 	// Scripts start processes of their own, which have to end with them.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGTERM) }
-	c.WaitDelay = stopMax
+	c.WaitDelay = playEndMax
 	err := c.Run() // fails on differences too; a broken run is one without the closing line
 	return out.String(), err
 }

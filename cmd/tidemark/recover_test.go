@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -30,31 +27,16 @@ func TestRecoverBringsBackWhatWasUploaded(t *testing.T) {
 	if err := os.WriteFile(config, []byte(strings.Join(settings, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	start := func() (stop func(), s session) {
-		args := []string{"dev", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", dir}
-		for _, setting := range settings[4 : len(settings)-1] {
-			args = append(args, "--set", setting)
-		}
-		program := exec.CommandContext(t.Context(), os.Args[0], args...)
-		program.Env = append(os.Environ(), asTidemark+"=1")
-		program.Stderr = t.Output()
-		stdout, err := program.StdoutPipe()
-		if err != nil {
+	b := programAt(t, dir, settings[4:len(settings)-1]...)
+	start := func() session {
+		t.Helper()
+		if err := b.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := program.Start(); err != nil {
-			t.Fatal(err)
-		}
-		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			if at := regexp.MustCompile(`Kafka clients +(\S+)`).FindStringSubmatch(lines.Text()); at != nil {
-				return func() { _ = program.Process.Kill(); _ = program.Wait() }, session{t, at[1]}
-			}
-		}
-		t.Fatalf("it ended with %v", program.Wait())
-		return nil, session{}
+		return session{t, b.Address}
 	}
 
-	kill, s := start()
+	s := start()
 	s.ok("", "topic create t --partitions 1")
 	s.ok("a\nb\n", "produce t")
 	outlook := func() engine.RecoveryReport {
@@ -65,7 +47,7 @@ func TestRecoverBringsBackWhatWasUploaded(t *testing.T) {
 			t.Fatal("nothing is uploaded")
 		}
 	}
-	kill()
+	b.Kill()
 	if err := os.RemoveAll(logs); err != nil {
 		t.Fatal(err)
 	}
@@ -83,8 +65,7 @@ func TestRecoverBringsBackWhatWasUploaded(t *testing.T) {
 	expect(t, done, "incarnation", "10000002", "everything before")
 	expect(t, s.fails(fmt.Sprint("recover --config ", config)), "nothing was recovered")
 
-	kill, s = start()
-	defer kill()
+	s = start()
 	if got := s.ok("", "consume t --from start -e"); got != "a\nb\n" {
 		t.Errorf("consumed %q", got)
 	}

@@ -1,20 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker"
+	"github.com/tidemark-io/tidemark/deploy/process"
 )
 
 // asTidemark makes the test's binary be the program.
@@ -27,49 +25,57 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testBroker is a broker in this process, for tests of commands. It returns its address and its store.
+// inProcess starts a broker in this process over a folder, for tests of commands, and returns its store.
+func inProcess(t *testing.T, dir string, settings ...string) (b *broker.Broker, store string) {
+	t.Helper()
+	store = "file://" + filepath.ToSlash(filepath.Join(dir, "store"))
+	parsed, err := parse(t.Output(), devDefaults("127.0.0.1:0", "127.0.0.1:0", dir, store), append(settings, "offsets.topic.num.partitions=1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = broker.Start(t.Context(), parsed, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	return b, store
+}
+
+func closeBroker(t *testing.T, b *broker.Broker) {
+	t.Helper()
+	if err := b.Close(context.WithoutCancel(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+// testBroker is a broker in this process until the test ends. It returns its address and its store.
 func testBroker(t *testing.T) (address, store string) {
 	t.Helper()
-	dir := t.TempDir()
-	store = "file://" + filepath.ToSlash(filepath.Join(dir, "store"))
-	settings, err := parse(t.Output(), devDefaults("127.0.0.1:0", "127.0.0.1:0", dir, store), []string{
-		"group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=1",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := broker.Start(t.Context(), settings, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Close(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	b, store := inProcess(t, t.TempDir(), "group.initial.rebalance.delay.ms=0")
+	t.Cleanup(func() { closeBroker(t, b) })
 	return b.Addresses()[0], store
+}
+
+// programAt is this program, to be run in a process of its own over a folder.
+func programAt(t *testing.T, dir string, settings ...string) *process.Broker {
+	t.Helper()
+	b, err := process.New(os.Args[0], dir, settings...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Environment, b.Stderr = []string{asTidemark + "=1"}, t.Output()
+	t.Cleanup(b.Kill)
+	return b
 }
 
 // The program itself: it says what to type next, serves, and upon SIGTERM stops in order, with the clean marker and the lease given up.
 func TestTheProgramStopsInOrder(t *testing.T) {
 	dir := t.TempDir()
-	program := exec.CommandContext(t.Context(), os.Args[0], "dev", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data", dir)
-	program.Env = append(os.Environ(), asTidemark+"=1")
-	program.Stderr = t.Output()
-	stdout, err := program.StdoutPipe()
-	if err != nil {
+	program := programAt(t, dir)
+	if err := program.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var greeting strings.Builder
-	for lines := bufio.NewScanner(stdout); !strings.Contains(greeting.String(), "Ctrl-C") && lines.Scan(); {
-		greeting.WriteString(lines.Text() + "\n")
-	}
-	at := regexp.MustCompile(`Kafka clients +(\S+)`).FindStringSubmatch(greeting.String())
+	at := regexp.MustCompile(`Kafka clients +(\S+)`).FindStringSubmatch(program.Greeting())
 	if at == nil {
-		t.Fatalf("it says %q", greeting.String())
+		t.Fatalf("it says %q", program.Greeting())
 	}
 	s := session{t, at[1]}
 	s.ok("", "topic create greetings")
@@ -79,11 +85,8 @@ func TestTheProgramStopsInOrder(t *testing.T) {
 	}
 
 	began := time.Now()
-	if err := program.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := program.Wait(); err != nil {
-		t.Errorf("it ended with %v", err)
+	if err := program.Stop(); err != nil {
+		t.Error(err)
 	}
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("the stop took %v", took)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/tidemark-io/tidemark/broker"
 	"github.com/tidemark-io/tidemark/broker/readonly"
 	"github.com/tidemark-io/tidemark/tier/fsck"
 	"github.com/tidemark-io/tidemark/tier/reasons"
@@ -31,21 +30,9 @@ func tieredBroker(t *testing.T, dir string, fill func(s session)) (store string)
 // withTieredBroker tells fill the broker's admin listener, too.
 func withTieredBroker(t *testing.T, dir string, fill func(s session, admin string)) (store string) {
 	t.Helper()
-	store = "file://" + filepath.ToSlash(filepath.Join(dir, "store"))
-	settings, err := parse(t.Output(), devDefaults("127.0.0.1:0", "127.0.0.1:0", dir, store), []string{
-		"tier.enable=true", "offsets.topic.num.partitions=1", "auto.create.topics.enable=false",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := broker.Start(t.Context(), settings, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, store := inProcess(t, dir, "tier.enable=true", "auto.create.topics.enable=false")
 	fill(session{t, b.Addresses()[0]}, b.AdminAddress())
-	if err := b.Close(context.WithoutCancel(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	closeBroker(t, b)
 	return store
 }
 
