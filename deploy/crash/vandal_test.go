@@ -59,14 +59,14 @@ func (v *vandal) damage(suffix string) {
 	if len(files) == 0 {
 		return
 	}
-	name := files[v.random.IntN(len(files))]
+	name, other := files[v.random.IntN(len(files))], files[v.random.IntN(len(files))]
 	data, err := os.ReadFile(name)
 	if err != nil {
 		v.t.Fatal(err)
 	}
 	how := v.random.IntN(5)
-	if suffix == ".snapshot" && how == 4 {
-		how = 0 // a sound snapshot of another moment can't be told from the right one, here as in Kafka
+	if how == 4 && passesFor(name, other) {
+		how = 0
 	}
 	switch how {
 	case 0:
@@ -78,12 +78,21 @@ func (v *vandal) damage(suffix string) {
 	case 3:
 		err = os.WriteFile(name, make([]byte, len(data)), 0o600)
 	case 4:
-		err = swap(name, files[v.random.IntN(len(files))])
+		err = swap(name, other)
 	}
 	if err != nil {
 		v.t.Fatal(err)
 	}
 	v.done[[]string{"removed", "cut", "padded with zeros", "zeroed", "swapped"}[how]+" "+suffix]++
+}
+
+// passesFor tells whether a can't be told from b, here as in Kafka, and says something else: a sound snapshot of another moment, or
+// offsets of another kind as those where the logs start.
+func passesFor(a, b string) bool {
+	const start, offsets = "log-start-offset-checkpoint", "-offset-checkpoint"
+	a, b = filepath.Base(a), filepath.Base(b)
+	return strings.HasSuffix(a, ".snapshot") ||
+		a != b && (a == start || b == start) && strings.HasSuffix(a, offsets) && strings.HasSuffix(b, offsets)
 }
 
 func swap(a, b string) error {
@@ -123,3 +132,21 @@ func (v *vandal) tear() {
 }
 
 func (v *vandal) String() string { return fmt.Sprint(v.done) }
+
+// The high watermark under the name of the log start would be the end of all that is below it.
+func TestTheVandalLeavesNoSoundFileInAnothersPlace(t *testing.T) {
+	v := &vandal{t: t, random: rand.New(rand.NewPCG(1, 1)), logs: t.TempDir(), done: map[string]int{}}
+	names := []string{"log-start-offset-checkpoint", "recovery-point-offset-checkpoint", "replication-offset-checkpoint", "t-0-leader-epoch-checkpoint"}
+	for v.done["swapped checkpoint"] < 20 {
+		for _, name := range names {
+			if err := os.WriteFile(filepath.Join(v.logs, name), []byte(name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v.damage("checkpoint")
+		start, _ := os.ReadFile(filepath.Join(v.logs, names[0])) // it may be gone
+		if got := string(start); got == names[1] || got == names[2] {
+			t.Fatalf("%s has what belongs into %s", names[0], got)
+		}
+	}
+}
