@@ -53,7 +53,7 @@ func TestAnswersSurviveAKill(t *testing.T) {
 			t.Fatal(err, answers)
 		}
 
-		b.kill()
+		b.Kill()
 		b.start()
 		end := int64(10 + round)
 		if first, next := offsetAt(t, c, "trimmed", 0, -2), offsetAt(t, c, "trimmed", 0, -1); first != end || next != end {

@@ -27,7 +27,7 @@ func TestTheStoreIsAway(t *testing.T) {
 	const topic, partitions = "owed", 3
 	store := newBucket(t, s3test.MinIO, "minio")
 	b := newBroker(t, tiered...)
-	b.args = append(b.args, "--store", store.url)
+	b.Store = store.url
 	b.start()
 	b.create(topic, partitions)
 	b.create("cold", partitions)
@@ -89,7 +89,7 @@ func TestTheStoreIsAway(t *testing.T) {
 		eventually(t, "old records are read again", func() bool { return readers.take().read > 0 })
 		t.Logf("%v later all is uploaded, and old records are read again", time.Since(begun))
 		if t.Failed() {
-			t.Fatalf("%s\n%s", fault.name, b.stderr)
+			t.Fatalf("%s\n%s", fault.name, b.Log())
 		}
 	}
 	cancel()

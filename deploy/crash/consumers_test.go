@@ -40,7 +40,7 @@ func TestConsumersReadFromTheStore(t *testing.T) {
 	store := newBucket(t, s3test.MinIO, "minio")
 	b := newBroker(t, fmt.Sprint("log.segment.bytes=", segment), fmt.Sprint("log.local.retention.bytes=", 2*segment),
 		"log.retention.check.interval.ms=1000", "log.segment.delete.delay.ms=1000")
-	b.args = append(b.args, "--store", store.url)
+	b.Store = store.url
 	b.start()
 	b.create("deep", partitions)
 	b.create("long", 1, "segment.bytes=1048576")
@@ -96,17 +96,11 @@ func (h *history) readers(b *broker) {
 // memory is the most that the broker has had so far.
 func (b *broker) memory() int64 {
 	b.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid))
+	_, most, err := b.Memory()
 	if err != nil {
 		b.t.Skip(err)
 	}
-	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == "VmHWM:" {
-			kib, _ := strconv.ParseInt(fields[1], 10, 64)
-			return kib << 10
-		}
-	}
-	return 0
+	return most
 }
 
 func (h *history) kcat(b *broker) *reading {
@@ -116,7 +110,7 @@ func (h *history) kcat(b *broker) *reading {
 		b.t.Log("NOT TESTED with kcat, which is not installed")
 		return nil
 	}
-	return h.parse(b.t, "kcat", name, "-b", b.addr, "-C", "-q", "-t", h.topic, "-o", "beginning", "-e", "-X", "check.crcs=true",
+	return h.parse(b.t, "kcat", name, "-b", b.Address, "-C", "-q", "-t", h.topic, "-o", "beginning", "-e", "-X", "check.crcs=true",
 		"-f", `CreateTime:%T\tPartition:%p\tOffset:%o\t%s\n`)
 }
 
@@ -126,7 +120,7 @@ func (h *history) consoleConsumer(b *broker) *reading {
 		b.t.Log("NOT TESTED with Kafka's console consumer: -kafka is not set")
 		return nil
 	}
-	return h.parse(b.t, "console consumer", *tools, "tool", "console-consumer", "--bootstrap-server", b.addr, "--topic", h.topic, "--from-beginning",
+	return h.parse(b.t, "console consumer", *tools, "tool", "console-consumer", "--bootstrap-server", b.Address, "--topic", h.topic, "--from-beginning",
 		"--max-messages", strconv.Itoa(h.records()), "--timeout-ms", "60000", "--formatter-property", "print.timestamp=true",
 		"--formatter-property", "print.partition=true", "--formatter-property", "print.offset=true")
 }
@@ -252,7 +246,7 @@ func (h *history) getOffsets(t testing.TB, b *broker, when string, want func(par
 			fmt.Fprintf(&owed, "%s:%d:%d\n", h.topic, p, offset)
 		}
 	}
-	got, err := exec.Command(*tools, "tool", "get-offsets", "--bootstrap-server", b.addr, "--topic", h.topic, "--time", when).Output()
+	got, err := exec.Command(*tools, "tool", "get-offsets", "--bootstrap-server", b.Address, "--topic", h.topic, "--time", when).Output()
 	if err != nil || string(got) != owed.String() {
 		t.Errorf("kafka-get-offsets --time %s: %v\n%swant\n%s", when, err, got, owed.String())
 	}

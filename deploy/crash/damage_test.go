@@ -127,7 +127,7 @@ func TestTornTailIsCutAtTheLastGoodBatch(t *testing.T) {
 		{"a bit of the length is flipped", func(b []byte) []byte { b[9] ^= 1; return b }},
 		{"it is zeros", func(b []byte) []byte { return make([]byte, len(b)) }},
 	} {
-		w.kill()
+		w.Kill()
 		name := w.segments()[0]
 		data, err := os.ReadFile(name)
 		if err != nil {

@@ -51,7 +51,7 @@ func TestADeletedTopicLeavesTheBucket(t *testing.T) {
 	const topic, partitions, size = "again", 2, 6_000_000
 	store := newBucket(t, s3test.MinIO, "minio")
 	b := newBroker(t, tiered...)
-	b.args = append(b.args, "--store", store.url)
+	b.Store = store.url
 	b.start()
 	data := func(r s3proxy.Request) bool { return strings.Contains(r.Path+r.Query.Get("prefix"), "/topics/") }
 	for _, c := range []struct {
@@ -83,7 +83,7 @@ func TestADeletedTopicLeavesTheBucket(t *testing.T) {
 			t.Errorf("%s: the answer to the deletion is %v", c.name, err)
 		}
 		if c.kill {
-			b.kill()
+			b.Kill()
 		}
 		if !c.answer {
 			store.proxy.Set(nil)

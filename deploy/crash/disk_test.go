@@ -52,9 +52,9 @@ func TestFailedLogDirectoryTakesItsOwnPartitions(t *testing.T) {
 func failDirectory(t *testing.T, i int) {
 	const partitions = 8
 	b := newBroker(t, "replica.high.watermark.checkpoint.interval.ms=200")
-	dirs := []string{filepath.Join(b.dir, "one"), filepath.Join(b.dir, "two")}
+	dirs := []string{filepath.Join(b.Data, "one"), filepath.Join(b.Data, "two")}
 	bad := dirs[i]
-	b.args = append(b.args, "--set", "log.dirs="+strings.Join(dirs, ","))
+	b.Settings = append(b.Settings, "log.dirs="+strings.Join(dirs, ","))
 	b.start()
 	b.create("t", partitions)
 	c := b.client()
@@ -89,10 +89,10 @@ func failDirectory(t *testing.T, i int) {
 	if err := os.WriteFile(bad, []byte("no directory"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the broker notices", func() bool { return strings.Contains(b.stderr.String(), "log directory is offline") })
+	eventually(t, "the broker notices", func() bool { return strings.Contains(b.Log(), "log directory is offline") })
 	eventually(t, "the controller notices", func() bool { return c.Broker(1) != nil && offline(t, c, "t") == count(lies) })
 	check("at run time")
-	b.kill()
+	b.Kill()
 	b.start()
 	check("after a start")
 	b.stop()
@@ -145,7 +145,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	b := newBroker(t)
 	t.Cleanup(func() {
-		b.kill()
+		b.Kill()
 		if err := syscall.Unmount(disk, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
@@ -154,7 +154,7 @@ func TestFullDisk(t *testing.T) {
 	if err := os.WriteFile(ballast, make([]byte, 24<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b.args = append(b.args, "--set", "log.dirs="+filepath.Join(disk, "logs"), "--set", "log.retention.check.interval.ms=200")
+	b.Settings = append(b.Settings, "log.dirs="+filepath.Join(disk, "logs"), "log.retention.check.interval.ms=200")
 	b.start()
 	b.create("full", 1, "segment.bytes=1048576", "file.delete.delay.ms=0")
 	b.create("spare", 1, "segment.bytes=1048576", "file.delete.delay.ms=0")
@@ -189,8 +189,8 @@ func TestFullDisk(t *testing.T) {
 		free()
 		eventually(t, how+" makes room", func() bool { return produceTo(c, "full", 0, 100<<10) == nil })
 		acknowledged++
-		if strings.Contains(b.stderr.String(), "log directory is offline") {
-			t.Fatalf("%s: a full disk took the directory offline:\n%s", how, b.stderr)
+		if strings.Contains(b.Log(), "log directory is offline") {
+			t.Fatalf("%s: a full disk took the directory offline:\n%s", how, b.Log())
 		}
 		if end := offsetsEnd(t, c, "full"); end < int64(acknowledged) {
 			t.Errorf("%s: %d records of %d", how, end, acknowledged)
@@ -209,7 +209,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	})
 	recovers("removing the ballast after a kill", func() {
-		b.kill()
+		b.Kill()
 		if err := os.Truncate(ballast, 12<<20); err != nil {
 			t.Fatal(err)
 		}

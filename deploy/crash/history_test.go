@@ -132,7 +132,7 @@ func (h *history) compare(r *reading) {
 func (h *history) consume(b *broker, options ...kgo.Opt) *reading {
 	b.t.Helper()
 	r := h.reading(b.t, "franz-go")
-	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.addr), kgo.ConsumeTopics(h.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}, options...)...)
+	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.Address), kgo.ConsumeTopics(h.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}, options...)...)
 	if err != nil {
 		b.t.Fatal(err)
 	}

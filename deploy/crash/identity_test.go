@@ -11,9 +11,9 @@ func TestSecondProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	b.start()
-	second := &broker{t: t, dir: b.dir, addr: freeAddress(t), admin: freeAddress(t)}
+	second := brokerAt(t, b.Data)
 	second.refuses("lock")
-	b.kill()
+	b.Kill()
 	b.start()
 	second.refuses("lock")
 }
@@ -27,11 +27,11 @@ func TestForeignDirectoriesAndBucketsAreRefused(t *testing.T) {
 		b.create("t", 1)
 		b.stop()
 	}
-	one.refuses("cluster", "--store", "file://"+filepath.Join(other.dir, "store"))
+	one.refuses("cluster", "--store", "file://"+filepath.Join(other.Data, "store"))
 	one.refuses("broker", "--set", "node.id=2")
-	one.refuses("emptied", "--store", "file://"+filepath.Join(one.dir, "elsewhere"))
+	one.refuses("emptied", "--store", "file://"+filepath.Join(one.Data, "elsewhere"))
 
-	store := filepath.Join(one.dir, "store")
+	store := filepath.Join(one.Data, "store")
 	if err := os.Rename(store, store+".kept"); err != nil {
 		t.Fatal(err)
 	}

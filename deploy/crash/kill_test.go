@@ -57,20 +57,20 @@ func TestKillInMidAppend(t *testing.T) {
 				t.Errorf("round %d: an orderly stop leaves no marker: %v", round, err)
 			}
 		} else {
-			b.kill()
+			b.Kill()
 		}
 		damage.strike(random.IntN(6))
 		b.start()
-		slowest = max(slowest, b.ready)
+		slowest = max(slowest, b.Ready)
 		consumer.check(admin, topic)
 		l.sample(probe, random, partitions)
 		if t.Failed() {
-			t.Fatalf("round %d; damage so far: %v\n%s", round, damage, b.stderr)
+			t.Fatalf("round %d; damage so far: %v\n%s", round, damage, b.Log())
 		}
 	}
 	cancel()
 	group.Wait()
-	b.kill()
+	b.Kill()
 	b.start()
 	records := l.verify(b.client(), admin, partitions)
 	consumer.check(admin, topic)

@@ -25,7 +25,7 @@ const restartMax = 5 * time.Second
 func TestRestartAfterManyCommits(t *testing.T) {
 	const partitions, groups = 50, 8
 	b := newBroker(t)
-	b.args = append(b.args, "--set", "offsets.topic.num.partitions=1")
+	b.Settings = append(b.Settings, "offsets.topic.num.partitions=1")
 	b.start()
 	b.create("many", partitions)
 	c := b.client()
@@ -51,7 +51,7 @@ func TestRestartAfterManyCommits(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	for _, end := range []func(){b.kill, b.stop} {
+	for _, end := range []func(){b.Kill, b.stop} {
 		end()
 		began := time.Now()
 		b.start()

@@ -1,16 +1,12 @@
 package crash
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -52,7 +48,7 @@ func newBucket(t testing.TB, kind s3test.Kind, scheme string) *bucket {
 // fsck fails the test if the bucket is not sound.
 func (b *bucket) fsck(t testing.TB, level string) {
 	t.Helper()
-	name, err := binary()
+	name, err := program.Path()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,23 +90,12 @@ func (b *broker) load(ctx context.Context, topic string, partitions int32) *load
 	return l
 }
 
-// metric is the sum of a metric's rows that have all of some labels, written as they are there.
-func (b *broker) metric(name string, labels ...string) (sum float64) {
+// metric is what Metric says; an error fails the test.
+func (b *broker) metric(name string, labels ...string) float64 {
 	b.t.Helper()
-	response, err := http.Get("http://" + b.admin + "/metrics")
+	sum, err := b.Metric(context.Background(), name, labels...)
 	if err != nil {
 		b.t.Error(err)
-		return 0
-	}
-	defer response.Body.Close()
-	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
-		row, value, ok := strings.Cut(lines.Text(), " ")
-		metric, rest, _ := strings.Cut(row, "{")
-		if !ok || metric != name || slices.ContainsFunc(labels, func(l string) bool { return !strings.Contains(rest, l) }) {
-			continue
-		}
-		v, _ := strconv.ParseFloat(value, 64)
-		sum += v
 	}
 	return sum
 }
@@ -155,7 +140,7 @@ func TestTheBucketAloneIsEnough(t *testing.T) {
 			const topic, partitions = "owed", 3
 			store := newBucket(t, c.kind, c.scheme)
 			b := newBroker(t, tiered...)
-			b.args = append(b.args, "--store", store.url)
+			b.Store = store.url
 			b.start()
 			b.create(topic, partitions, "max.message.bytes=1000000")
 			l := b.run(topic, partitions, 4*time.Second)
@@ -174,7 +159,7 @@ func TestTheBucketAloneIsEnough(t *testing.T) {
 			}
 
 			more := b.run(topic, partitions, 2*time.Second)
-			b.kill()
+			b.Kill()
 			b.wipe()
 			b.refuses("--recover")
 			b.start("--recover")
