@@ -60,8 +60,9 @@ func (s *shard) describe(rg *kmsg.DescribeGroupsResponseGroup, version int16) {
 		rm := kmsg.NewDescribeGroupsResponseGroupMember()
 		rm.MemberID, rm.InstanceID = m.id, m.instance
 		rm.ClientID, rm.ClientHost = m.clientID, m.clientHost
+		rm.MemberAssignment = m.assignment // while a rebalance that began in a stable group goes on, that of before
 		if g.state == stable {
-			rm.ProtocolMetadata, rm.MemberAssignment = m.metadata(*g.protocol), m.assignment
+			rm.ProtocolMetadata = m.metadata(*g.protocol)
 		}
 		rg.Members = append(rg.Members, rm)
 	}
