@@ -142,10 +142,12 @@ func (f *fetched) answers(r *FetchRequest) bool {
 	return f.urgent || len(f.waits) == 0 || f.bytes >= int64(r.MinBytes)
 }
 
-func (f *fetched) release() {
-	for i := range f.results {
-		if f.results[i].Records.Release != nil {
-			f.results[i].Records.Release()
+func (f *fetched) release() { releaseRecords(f.results) }
+
+func releaseRecords(results []FetchResult) {
+	for i := range results {
+		if results[i].Records.Release != nil {
+			results[i].Records.Release()
 		}
 	}
 }

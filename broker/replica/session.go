@@ -163,8 +163,8 @@ func (s *fetchSession) rotate(results []FetchResult) {
 }
 
 // Answer takes the results of Partitions, in that order, and says what the response has: its session id, its top-level
-// code, and which results go into it (indexes into results, ascending). Results that are left out hold no records, but for
-// those of a request that was overtaken by another one of its session.
+// code, and which results go into it (indexes into results, ascending). Results that are left out hold no records; those of a
+// request that was overtaken by another one of its session are released.
 func (f *FetchContext) Answer(now time.Time, results []FetchResult) (id int32, code wire.Code, include []int) {
 	switch {
 	case f.session != nil:
@@ -184,6 +184,7 @@ func (f *FetchContext) answerIncremental(results []FetchResult) (id int32, code 
 	defer f.cache.mu.Unlock()
 	s := f.session
 	if s.epoch != f.epoch {
+		releaseRecords(results)
 		return s.id, wire.InvalidFetchSessionEpoch, nil
 	}
 	for i, p := range s.partitions {

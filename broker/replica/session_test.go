@@ -202,8 +202,13 @@ func TestSessionOvertaken(t *testing.T) {
 	if code != wire.None {
 		t.Fatal(code)
 	}
-	if _, code, include := slow.Answer(start, answers(slow, 9, nil)); code != wire.InvalidFetchSessionEpoch || include != nil {
+	late, released := answers(slow, 9, map[int32]int64{1: 100}), 0
+	late[1].Records.Release = func() { released++ }
+	if _, code, include := slow.Answer(start, late); code != wire.InvalidFetchSessionEpoch || include != nil {
 		t.Fatalf("%v %v", code, include)
+	}
+	if released != 1 {
+		t.Errorf("its records were released %d times", released)
 	}
 	if _, code, include := quick.Answer(start, answers(quick, 9, nil)); code != wire.None || !slices.Equal(include, []int{0}) {
 		t.Fatalf("%v %v", code, include)
