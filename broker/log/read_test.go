@@ -130,6 +130,27 @@ func TestLargestTimestampBehindTheLogStart(t *testing.T) {
 	}
 }
 
+// TestLargestTimestampOfNone: of records without timestamps the first one counts.
+func TestLargestTimestampOfNone(t *testing.T) {
+	l := mustOpen(t, options(vfs.NewMem(), testConfig()))
+	for range 2 {
+		appendBatch(t, l, batch(1, record.NoTimestamp, 10))
+		appendBatch(t, l, batch(1, record.NoTimestamp, 10))
+		if err := l.Roll(testTime); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.UpdateHighWatermark(4)
+	for start, want := range []wire.Offset{0, 1, 2, 3, wire.NoOffset} {
+		if err := l.AdvanceStart(wire.Offset(start)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := l.OffsetOfMaxTimestamp(4); err != nil || got.Offset != want || got.Timestamp != record.NoTimestamp {
+			t.Errorf("from %d on: %+v, %v", start, got, err)
+		}
+	}
+}
+
 func TestTimeLookups(t *testing.T) {
 	l := mustOpen(t, options(vfs.NewMem(), testConfig()))
 	find := func(ts int64, upTo wire.Offset) TimestampOffset {

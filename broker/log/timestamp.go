@@ -58,16 +58,18 @@ func below(found TimestampOffset, upTo wire.Offset) TimestampOffset {
 	return found
 }
 
-// OffsetOfMaxTimestamp is the first record with the largest timestamp of the log; NoTimestampOffset if the log is empty or
-// that record is not below upTo. It reads the disk, and looks at what is there, as OffsetForTimestamp.
+// OffsetOfMaxTimestamp is the first record with the largest timestamp of the log, which is the first of all where none has a
+// timestamp; NoTimestampOffset if the log is empty or that record is not below upTo. It reads the disk, and looks at what is
+// there, as OffsetForTimestamp.
 func (l *Log) OffsetOfMaxTimestamp(upTo wire.Offset) (TimestampOffset, error) {
 	if err := l.env.disk.check(); err != nil {
 		return NoTimestampOffset, err
 	}
 	start, largest := l.StartOffset(), record.NoTimestamp
-	var holder *segment
 	segments := *l.segments.Load()
-	for _, s := range segments[floorSegment(segments, start):] {
+	segments = segments[floorSegment(segments, start):]
+	holder := segments[0]
+	for _, s := range segments {
 		t, err := s.largestTime()
 		if err == nil && t > largest && s.base < start {
 			t, err = s.largestFrom(start, l.config.Load().MaxDecompressedBytes)
@@ -78,9 +80,6 @@ func (l *Log) OffsetOfMaxTimestamp(upTo wire.Offset) (TimestampOffset, error) {
 		if err == nil && t > largest {
 			largest, holder = t, s
 		}
-	}
-	if holder == nil {
-		return NoTimestampOffset, nil
 	}
 	found, err := holder.firstAtOrAfter(largest, start, l.config.Load().MaxDecompressedBytes)
 	if errors.Is(err, errGone) {
