@@ -8,10 +8,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
+	"github.com/tidemark-io/tidemark/tier/chain/chaintest"
 	"github.com/tidemark-io/tidemark/tier/object"
-	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 	"github.com/tidemark-io/tidemark/tier/object/memstore"
 )
 
@@ -54,89 +53,42 @@ func (s *truth) records(until int64) []string {
 	return l.records
 }
 
-// world is a few writers on one store, each behind faults of its own, on one goroutine. While one waits for the store,
-// others may act.
+// world is a few writers of one chain.
 type world struct {
-	t       *testing.T
-	rng     *rand.Rand
-	now     time.Time
-	truth   *truth
-	writers []*writer
-	epochs  int64 // what the lease would hand out
-	nonces  int
-	depth   int // of steps within requests of other steps
+	*chaintest.Crowd
+	truth  *truth
+	epochs int64 // what the lease would hand out
+	nonces int
 
 	acked map[int64]string // number → first record of who was told Done
 	last  int64            // the highest of these numbers
 	lost  map[string]bool  // first records of those who were told Lost
-	saw   map[string]int   // what has happened, for the test to be sure of itself
 }
 
 type writer struct {
+	*chaintest.Member
 	id      int32
 	run     int
-	store   *faultstore.Store
 	chain   *Chain
 	fold    *ledger
 	epoch   int64
 	seen    Position // on its disk
-	busy    bool
-	asleep  int // steps until it acts again
-	storm   int // requests until its store is itself again
 	appends int
 }
 
-// In a storm most requests fail, else few.
-var (
-	calm = faultstore.Rates{
-		faultstore.Refuse: 0.02, faultstore.Throttle: 0.02, faultstore.Conflict: 0.02, faultstore.LoseAnswer: 0.04,
-		faultstore.Late: 0.04, faultstore.Twice: 0.02, faultstore.FalseFailure: 0.02,
-	}
-	storm = faultstore.Rates{faultstore.Refuse: 0.2, faultstore.LoseAnswer: 0.2, faultstore.Late: 0.4}
-)
-
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{
-		t: t, rng: rand.New(rand.NewPCG(seed, 1)), now: time.UnixMilli(1_800_000_000_000),
-		acked: map[int64]string{}, lost: map[string]bool{}, saw: map[string]int{},
-	}
-	mem := memstore.New(func() time.Time { return w.now })
+	w := &world{Crowd: chaintest.New(t, rand.New(rand.NewPCG(seed, 1))), acked: map[int64]string{}, lost: map[string]bool{}}
+	mem := memstore.New(w.Clock)
 	w.truth = &truth{Store: mem, at: location{mem, prefix}}
 	for id := range int32(4) {
 		wr := &writer{id: id}
-		inCalm, inStorm := faultstore.Seeded(w.rng, calm), faultstore.Seeded(w.rng, storm)
-		wr.store = faultstore.New(w.truth, func(c faultstore.Call) faultstore.Fault {
-			for w.depth < 3 && w.rng.IntN(12) == 0 {
-				w.step()
-			}
-			if w.rng.IntN(60) == 0 {
-				wr.storm = w.rng.IntN(12)
-			}
-			if wr.storm > 0 {
-				wr.storm--
-				return inStorm(c)
-			}
-			return inCalm(c)
-		})
-		w.writers = append(w.writers, wr)
+		wr.Member = w.Join(w.truth, func() { w.act(wr) })
 	}
 	return w
 }
 
-// step lets somebody who is not waiting for the store do something.
-func (w *world) step() {
-	wr := w.writers[w.rng.IntN(len(w.writers))]
-	if wr.asleep > 0 {
-		wr.asleep--
-		return
-	}
-	if wr.busy {
-		return
-	}
-	wr.busy = true
-	w.depth++
-	defer func() { wr.busy, w.depth = false, w.depth-1 }()
-	switch n := w.rng.IntN(100); {
+func (w *world) act(wr *writer) {
+	switch n := w.Rand.IntN(100); {
 	case wr.chain == nil:
 		w.open(wr)
 	case n < 50:
@@ -148,11 +100,11 @@ func (w *world) step() {
 	case n < 85:
 		w.trim(wr)
 	case n < 90:
-		w.release(wr)
+		w.Land(wr.Member)
 	case n < 94:
-		w.now = w.now.Add(time.Duration(w.rng.IntN(60)) * time.Hour)
+		w.Wait()
 	case n < 97:
-		wr.asleep = w.rng.IntN(60)
+		w.Sleep(wr.Member)
 	default:
 		wr.chain, wr.epoch, wr.run = nil, 0, wr.run+1 // killed
 	}
@@ -160,7 +112,7 @@ func (w *world) step() {
 
 func (w *world) open(wr *writer) {
 	fold, least := &ledger{}, w.last
-	c, err := Open(w.t.Context(), wr.store, prefix, Options{
+	c, err := Open(w.T.Context(), wr.Store, prefix, Options{
 		Writer: Writer{wr.id, fmt.Sprint("run ", wr.run)},
 		Nonce:  func() string { w.nonces++; return fmt.Sprint("n", w.nonces) },
 		Seen:   wr.seen,
@@ -179,7 +131,7 @@ func (w *world) append(wr *writer) {
 		w.refresh(wr)
 	}
 	if wr.chain.mayAppend(wr.epoch) != nil {
-		switch w.rng.IntN(10) {
+		switch w.Rand.IntN(10) {
 		case 0: // it tries all the same
 		case 1: // or gets an epoch that somebody else has too: the lease may fail, the chain must not
 			wr.epoch = w.epochs
@@ -193,17 +145,17 @@ func (w *world) append(wr *writer) {
 	wr.appends++
 	before := w.last
 	text := fmt.Sprintf("%d/%d", wr.id, wr.appends)
-	texts := []string{text, text + " b", text + " c"}[:1+w.rng.IntN(3)]
-	e, outcome, err := wr.chain.Append(w.t.Context(), w.now, wr.epoch, records(texts...))
+	texts := []string{text, text + " b", text + " c"}[:1+w.Rand.IntN(3)]
+	e, outcome, err := wr.chain.Append(w.T.Context(), w.Now, wr.epoch, records(texts...))
 	w.mustNotHalt("append", wr, err)
-	w.saw["append "+outcome.String()]++
+	w.Saw["append "+outcome.String()]++
 	switch outcome {
 	case object.Done:
 		if other, ok := w.acked[e.Number]; ok {
-			w.t.Errorf("entry %d is won by %s and by %s", e.Number, other, text)
+			w.T.Errorf("entry %d is won by %s and by %s", e.Number, other, text)
 		}
 		if e.Number <= before {
-			w.t.Errorf("entry %d is won after entry %d was", e.Number, before)
+			w.T.Errorf("entry %d is won after entry %d was", e.Number, before)
 		}
 		w.acked[e.Number], w.last = text, max(w.last, e.Number)
 		_ = wr.fold.Apply(e)
@@ -212,23 +164,23 @@ func (w *world) append(wr *writer) {
 		w.lost[text] = true
 	case object.Unknown:
 		if errors.Is(err, ErrFenced) {
-			w.saw["created behind the boundary"]++
+			w.Saw["created behind the boundary"]++
 		}
 	}
 }
 
 func (w *world) refresh(wr *writer) {
 	least := w.last
-	u, err := wr.chain.Refresh(w.t.Context())
+	u, err := wr.chain.Refresh(w.T.Context())
 	w.mustNotHalt("refresh", wr, err)
 	if err != nil {
 		return
 	}
 	if u.State != nil {
-		w.saw["reload"]++
+		w.Saw["reload"]++
 	}
 	if err := u.ApplyTo(wr.fold); err != nil {
-		w.t.Error(err)
+		w.T.Error(err)
 	}
 	w.compare("refresh", wr)
 	if !u.More {
@@ -240,7 +192,7 @@ func (w *world) refresh(wr *writer) {
 // one order of all, which agrees with the time in which they came.
 func (w *world) notBefore(after string, wr *writer, least int64) {
 	if at := wr.chain.Tail().Number; at < least {
-		w.t.Errorf("%s of writer %d ends at entry %d, and entry %d was done before it began", after, wr.id, at, least)
+		w.T.Errorf("%s of writer %d ends at entry %d, and entry %d was done before it began", after, wr.id, at, least)
 	}
 }
 
@@ -248,47 +200,35 @@ func (w *world) notBefore(after string, wr *writer, least int64) {
 func (w *world) compare(after string, wr *writer) {
 	wr.seen = wr.chain.Tail()
 	if want := w.truth.records(wr.seen.NextRecord); !slices.Equal(wr.fold.records, want) {
-		w.t.Errorf("after %s, writer %d at %d has %v, the history is %v", after, wr.id, wr.seen.Number, wr.fold.records, want)
+		w.T.Errorf("after %s, writer %d at %d has %v, the history is %v", after, wr.id, wr.seen.Number, wr.fold.records, want)
 	}
 }
 
 func (w *world) snapshot(wr *writer) {
 	if state, err := wr.fold.State(); err == nil && wr.chain.Tail().Number > 0 {
-		_ = wr.chain.Snapshot(w.t.Context(), w.now, wr.chain.Tail(), state)
+		_ = wr.chain.Snapshot(w.T.Context(), w.Now, wr.chain.Tail(), state)
 	}
 }
 
 func (w *world) trim(wr *writer) {
-	boundary, err := wr.chain.Trim(w.t.Context(), w.now, MinRetention, freshLedger)
+	boundary, err := wr.chain.Trim(w.T.Context(), w.Now, MinRetention, freshLedger)
 	w.mustNotHalt("trim", wr, err)
 	if boundary > 0 {
-		w.saw["boundary"]++
-	}
-}
-
-func (w *world) release(wr *writer) {
-	if late := len(wr.store.Late()); late > 0 {
-		if err := wr.store.Release(w.t.Context(), w.rng.IntN(late)); err == nil {
-			w.saw["late put lands"]++
-		}
+		w.Saw["boundary"]++
 	}
 }
 
 func (w *world) mustNotHalt(doing string, wr *writer, err error) {
 	if errors.Is(err, ErrHalt) {
-		w.t.Errorf("%s of writer %d: %v", doing, wr.id, err)
+		w.T.Errorf("%s of writer %d: %v", doing, wr.id, err)
 	}
 }
 
 // finish checks the whole history against what the writers were told.
 func (w *world) finish() {
-	for _, wr := range w.writers {
-		for len(wr.store.Late()) > 0 {
-			_ = wr.store.Release(w.t.Context(), 0)
-		}
-	}
+	w.LandAll()
 	if w.truth.bad != nil {
-		w.t.Error(w.truth.bad)
+		w.T.Error(w.truth.bad)
 	}
 	first := func(n int64) string {
 		var s string
@@ -299,20 +239,20 @@ func (w *world) finish() {
 	}
 	for n, text := range w.acked {
 		if first(n) != text {
-			w.t.Errorf("acknowledged entry %d %s is %q in the history", n, text, first(n))
+			w.T.Errorf("acknowledged entry %d %s is %q in the history", n, text, first(n))
 		}
 	}
 	for n := range w.truth.entries {
 		if text := first(int64(n) + 1); w.lost[text] {
-			w.t.Errorf("entry %d is %s, whose writer was told that it lost", n+1, text)
+			w.T.Errorf("entry %d is %s, whose writer was told that it lost", n+1, text)
 		}
 	}
 	fold := &ledger{}
-	if _, err := Open(w.t.Context(), w.truth.Store, prefix, Options{}, fold); err != nil {
-		w.t.Error(err)
+	if _, err := Open(w.T.Context(), w.truth.Store, prefix, Options{}, fold); err != nil {
+		w.T.Error(err)
 	}
 	if want := w.truth.records(1 << 62); !slices.Equal(fold.records, want) {
-		w.t.Errorf("a reader in the end has %v, the history is %v", fold.records, want)
+		w.T.Errorf("a reader in the end has %v, the history is %v", fold.records, want)
 	}
 }
 
@@ -323,28 +263,10 @@ func TestOneHistory(t *testing.T) {
 	if testing.Short() {
 		seeds = 25
 	}
-	total := map[string]int{}
-	for seed := range seeds {
+	chaintest.Seeds(t, seeds, steps, func(seed uint64) (*chaintest.Crowd, func()) {
 		w := newWorld(t, seed)
-		for range steps {
-			w.step()
-		}
-		w.finish()
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-		for what, n := range w.saw {
-			total[what] += n
-		}
-	}
-	for _, what := range []string{
-		"append done", "append lost", "append unknown", "created behind the boundary", "reload", "boundary", "late put lands",
-	} {
-		if total[what] == 0 {
-			t.Errorf("%q never happened: the test shows nothing of it", what)
-		}
-	}
-	t.Log(total)
+		return w.Crowd, w.finish
+	}, "append done", "append lost", "append unknown", "created behind the boundary", "reload", "boundary", "late put lands")
 }
 
 // TestOneSeedOneHistory: nothing in a chain depends on anything but its arguments and its store.
@@ -352,7 +274,7 @@ func TestOneSeedOneHistory(t *testing.T) {
 	run := func(seed uint64) []Entry {
 		w := newWorld(t, seed)
 		for range 200 {
-			w.step()
+			w.Step()
 		}
 		return w.truth.entries
 	}

@@ -6,93 +6,48 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/chain"
+	"github.com/tidemark-io/tidemark/tier/chain/chaintest"
 	"github.com/tidemark-io/tidemark/tier/object"
-	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 	"github.com/tidemark-io/tidemark/tier/object/memstore"
 )
 
-// cluster is a few brokers that lead one partition in turn, each behind faults of its own, on one goroutine. While one waits for
-// the store, others may act; some believe that they lead and don't any more. Every log has the record of offset o and epoch e, so
-// any leader may upload from where the manifest ends.
+// cluster is a few brokers that lead one partition in turn; some believe that they lead and don't any more. Every log has the record of
+// offset o and epoch e, so any leader may upload from where the manifest ends.
 type cluster struct {
-	t       *testing.T
-	rng     *rand.Rand
-	now     time.Time
-	store   *memstore.Store
-	brokers []*broker
-	epoch   wire.LeaderEpoch
-	nonces  int
-	depth   int
+	*chaintest.Crowd
+	store  *memstore.Store
+	epoch  wire.LeaderEpoch
+	nonces int
 
 	done map[Name]bool // of segments whose Commit was Done
 	lost map[Name]bool // of those whose Commit was Lost
 	tail int64         // the highest entry that somebody was told is Done
-	saw  map[string]int
 }
 
 type broker struct {
+	*chaintest.Member
 	id       int32
 	run      int
-	store    *faultstore.Store
 	manifest *Manifest
 	epoch    wire.LeaderEpoch
 	doubt    bool // an outcome was not Done
-	busy     bool
-	asleep   int
-	storm    int
 }
 
-var (
-	calm = faultstore.Rates{
-		faultstore.Refuse: 0.02, faultstore.Throttle: 0.02, faultstore.Conflict: 0.02, faultstore.LoseAnswer: 0.04,
-		faultstore.Late: 0.04, faultstore.Twice: 0.02, faultstore.FalseFailure: 0.02,
-	}
-	storm = faultstore.Rates{faultstore.Refuse: 0.2, faultstore.LoseAnswer: 0.2, faultstore.Late: 0.4}
-)
-
 func newCluster(t *testing.T, seed uint64) *cluster {
-	c := &cluster{
-		t: t, rng: rand.New(rand.NewPCG(seed, 2)), now: time.UnixMilli(1_800_000_000_000), done: map[Name]bool{}, lost: map[Name]bool{}, saw: map[string]int{},
-	}
-	c.store = memstore.New(func() time.Time { return c.now })
+	c := &cluster{Crowd: chaintest.New(t, rand.New(rand.NewPCG(seed, 2))), done: map[Name]bool{}, lost: map[Name]bool{}}
+	c.store = memstore.New(c.Clock)
 	for id := range int32(3) {
 		b := &broker{id: id, epoch: -1}
-		inCalm, inStorm := faultstore.Seeded(c.rng, calm), faultstore.Seeded(c.rng, storm)
-		b.store = faultstore.New(c.store, func(call faultstore.Call) faultstore.Fault {
-			for c.depth < 3 && c.rng.IntN(12) == 0 {
-				c.step()
-			}
-			if c.rng.IntN(60) == 0 {
-				b.storm = c.rng.IntN(12)
-			}
-			if b.storm > 0 {
-				b.storm--
-				return inStorm(call)
-			}
-			return inCalm(call)
-		})
-		c.brokers = append(c.brokers, b)
+		b.Member = c.Join(c.store, func() { c.act(b) })
 	}
 	return c
 }
 
-func (c *cluster) step() {
-	b := c.brokers[c.rng.IntN(len(c.brokers))]
-	if b.asleep > 0 {
-		b.asleep--
-		return
-	}
-	if b.busy {
-		return
-	}
-	b.busy = true
-	c.depth++
-	defer func() { b.busy, c.depth = false, c.depth-1 }()
-	switch n := c.rng.IntN(100); {
+func (c *cluster) act(b *broker) {
+	switch n := c.Rand.IntN(100); {
 	case b.manifest == nil:
 		c.open(b)
 	case n < 6: // the controller makes it the leader; the former one may not know
@@ -103,18 +58,16 @@ func (c *cluster) step() {
 	case n < 68:
 		c.refresh(b)
 	case n < 72:
-		_ = b.manifest.Snapshot(c.t.Context(), c.now)
+		_ = b.manifest.Snapshot(c.T.Context(), c.Now)
 	case n < 75:
-		_, err := b.manifest.Trim(c.t.Context(), c.now, 0)
+		_, err := b.manifest.Trim(c.T.Context(), c.Now, 0)
 		c.mustNotHalt("trim", b, err)
 	case n < 91:
-		if late := len(b.store.Late()); late > 0 && b.store.Release(c.t.Context(), c.rng.IntN(late)) == nil {
-			c.saw["late put lands"]++
-		}
+		c.Land(b.Member)
 	case n < 94:
-		c.now = c.now.Add(time.Duration(c.rng.IntN(60)) * time.Hour)
+		c.Wait()
 	case n < 97:
-		b.asleep = c.rng.IntN(60)
+		c.Sleep(b.Member)
 	default:
 		b.manifest, b.epoch, b.doubt, b.run = nil, -1, false, b.run+1 // killed; no epoch is resumed
 	}
@@ -127,7 +80,7 @@ func (c *cluster) nonce() string {
 
 func (c *cluster) open(b *broker) {
 	least := c.tail
-	m, err := Open(c.t.Context(), b.store, prefix, Options{
+	m, err := Open(c.T.Context(), b.Store, prefix, Options{
 		Writer: chain.Writer{Broker: b.id, Incarnation: fmt.Sprint(b.run)}, Nonce: c.nonce, PageSegments: 4,
 	})
 	c.mustNotHalt("open", b, err)
@@ -139,7 +92,7 @@ func (c *cluster) open(b *broker) {
 
 func (c *cluster) refresh(b *broker) {
 	least := c.tail
-	_, err := b.manifest.Refresh(c.t.Context())
+	_, err := b.manifest.Refresh(c.T.Context())
 	c.mustNotHalt("refresh", b, err)
 	if err == nil {
 		b.doubt = false
@@ -150,10 +103,10 @@ func (c *cluster) refresh(b *broker) {
 // notBefore: who looks after somebody was told Done sees it.
 func (c *cluster) notBefore(doing string, b *broker, least int64) {
 	if at := b.manifest.State().Position.Number; at < least {
-		c.t.Errorf("%s of broker %d ends at entry %d, and %d was done before it began", doing, b.id, at, least)
+		c.T.Errorf("%s of broker %d ends at entry %d, and %d was done before it began", doing, b.id, at, least)
 	}
 	if err := b.manifest.State().check(); err != nil {
-		c.t.Error(err)
+		c.T.Error(err)
 	}
 }
 
@@ -169,21 +122,21 @@ func (c *cluster) work(b *broker) {
 	}
 	s := b.manifest.State()
 	var r Record
-	switch n := c.rng.IntN(20); {
+	switch n := c.Rand.IntN(20); {
 	case n < 12:
 		r = &AddRecord{c.segment(b, s)}
 	case n < 14 && s.End > s.LogStart:
-		r = &StartRecord{s.LogStart + 1 + wire.Offset(c.rng.IntN(int(s.End-s.LogStart)))}
+		r = &StartRecord{s.LogStart + 1 + wire.Offset(c.Rand.IntN(int(s.End-s.LogStart)))}
 	case n < 16:
-		if d, err := b.manifest.MakeDrop(c.t.Context(), c.now, 3); err == nil && d != nil {
+		if d, err := b.manifest.MakeDrop(c.T.Context(), c.Now, 3); err == nil && d != nil {
 			r = d
 		}
 	case n < 17 && s.End > s.LogStart:
-		if cut, err := b.manifest.MakeCut(c.t.Context(), c.now, s.End-wire.Offset(c.rng.IntN(20))); err == nil && cut != nil {
+		if cut, err := b.manifest.MakeCut(c.T.Context(), c.Now, s.End-wire.Offset(c.Rand.IntN(20))); err == nil && cut != nil {
 			r = cut
 		}
 	case n < 19 && b.manifest.PageDue():
-		if p, err := b.manifest.MakePage(c.t.Context(), b.epoch); err == nil {
+		if p, err := b.manifest.MakePage(c.T.Context(), b.epoch); err == nil {
 			r = p
 		}
 	default:
@@ -196,7 +149,7 @@ func (c *cluster) work(b *broker) {
 
 // segment is the next upload of a broker. Its log has an epoch for each hundred offsets, which is at most its own.
 func (c *cluster) segment(b *broker, s *State) Segment {
-	end := s.End + wire.Offset(1+c.rng.IntN(15))
+	end := s.End + wire.Offset(1+c.Rand.IntN(15))
 	epoch := b.epoch
 	return Segment{
 		Name: Name{s.End, epoch, c.nonce()}, Start: s.End, End: end, Size: int64(end - s.End), AuxSize: 1,
@@ -206,57 +159,53 @@ func (c *cluster) segment(b *broker, s *State) Segment {
 
 func (c *cluster) commit(b *broker, r Record) {
 	before := c.tail
-	outcome, err := b.manifest.Commit(c.t.Context(), c.now, b.epoch, r)
+	outcome, err := b.manifest.Commit(c.T.Context(), c.Now, b.epoch, r)
 	c.mustNotHalt("commit", b, err)
-	c.saw[r.recordType()+" "+outcome.String()]++
+	c.Saw[r.recordType()+" "+outcome.String()]++
 	add, isAdd := r.(*AddRecord)
 	switch {
 	case outcome == object.Done:
 		at := b.manifest.State().Position.Number
 		if at <= before {
-			c.t.Errorf("entry %d is done after entry %d was", at, before)
+			c.T.Errorf("entry %d is done after entry %d was", at, before)
 		}
 		c.tail = max(c.tail, at)
 		if isAdd {
 			c.done[add.Name] = true
 		}
 	case outcome == object.Lost && errors.Is(err, ErrIllegal):
-		c.saw["illegal"]++
+		c.Saw["illegal"]++
 	case outcome == object.Lost && isAdd:
 		c.lost[add.Name] = true
 	}
 	b.doubt = outcome != object.Done
 	if errors.Is(err, chain.ErrFenced) && outcome == object.Lost && b.epoch < b.manifest.State().LeaderEpoch() {
 		b.epoch = -1 // it knows now
-		c.saw["steps down"]++
+		c.Saw["steps down"]++
 	}
 }
 
 func (c *cluster) mustNotHalt(doing string, b *broker, err error) {
 	if errors.Is(err, chain.ErrHalt) {
-		c.t.Fatalf("%s of broker %d: %v", doing, b.id, err)
+		c.T.Fatalf("%s of broker %d: %v", doing, b.id, err)
 	}
 }
 
 // finish replays the whole history as one reader sees it, and holds it against what the leaders were told.
 func (c *cluster) finish() {
-	for _, b := range c.brokers {
-		for len(b.store.Late()) > 0 {
-			_ = b.store.Release(c.t.Context(), 0)
-		}
-	}
-	m, err := Open(c.t.Context(), c.store, prefix, Options{})
+	c.LandAll()
+	m, err := Open(c.T.Context(), c.store, prefix, Options{})
 	if err != nil {
-		c.t.Fatal(err)
+		c.T.Fatal(err)
 	}
 	s := m.State()
 	if err := s.check(); err != nil {
-		c.t.Error(err)
+		c.T.Error(err)
 	}
 	var names []Name
-	for segment, err := range m.All(c.t.Context()) {
+	for segment, err := range m.All(c.T.Context()) {
 		if err != nil {
-			c.t.Fatal(err)
+			c.T.Fatal(err)
 		}
 		names = append(names, segment.Name)
 	}
@@ -270,16 +219,16 @@ func (c *cluster) finish() {
 	for _, n := range names {
 		count[n]++
 		if c.lost[n] {
-			c.t.Errorf("%+v is there, and its leader was told that it is lost", n)
+			c.T.Errorf("%+v is there, and its leader was told that it is lost", n)
 		}
 	}
 	for n := range c.done {
 		if count[n] != 1 {
-			c.t.Errorf("%+v is done, and is there %d times", n, count[n])
+			c.T.Errorf("%+v is done, and is there %d times", n, count[n])
 		}
 	}
 	if !slices.IsSortedFunc(s.Epochs, func(a, b EpochStart) int { return int(a.Epoch - b.Epoch) }) {
-		c.t.Errorf("lineage %v", s.Epochs)
+		c.T.Errorf("lineage %v", s.Epochs)
 	}
 }
 
@@ -290,24 +239,8 @@ func TestOneHistory(t *testing.T) {
 	if testing.Short() {
 		seeds = 20
 	}
-	total := map[string]int{}
-	for seed := range seeds {
+	chaintest.Seeds(t, seeds, steps, func(seed uint64) (*chaintest.Crowd, func()) {
 		c := newCluster(t, seed)
-		for range steps {
-			c.step()
-		}
-		c.finish()
-		if t.Failed() {
-			t.Fatalf("seed %d", seed)
-		}
-		for what, n := range c.saw {
-			total[what] += n
-		}
-	}
-	for _, what := range []string{"add done", "add lost", "add unknown", "page done", "cut done", "drop done", "late put lands", "steps down"} {
-		if total[what] == 0 {
-			t.Errorf("%q never happened: the test shows nothing of it", what)
-		}
-	}
-	t.Log(total)
+		return c.Crowd, c.finish
+	}, "add done", "add lost", "add unknown", "page done", "cut done", "drop done", "late put lands", "steps down")
 }
