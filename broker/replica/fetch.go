@@ -128,6 +128,7 @@ type fetched struct {
 	remote  []remoteRow // those among them whose records are in the object store alone
 	bytes   int64
 	urgent  bool // there is something to say however few the bytes are
+	full    bool // what more there is does not go into the answer
 }
 
 // fetchWait is a partition that a fetch may have to wait for, and its role when it was looked at.
@@ -139,7 +140,7 @@ type fetchWait struct {
 
 // answers tells whether the request is answered with this.
 func (f *fetched) answers(r *FetchRequest) bool {
-	return f.urgent || len(f.waits) == 0 || f.bytes >= int64(r.MinBytes)
+	return f.urgent || f.full || len(f.waits) == 0 || f.bytes >= int64(r.MinBytes)
 }
 
 func (f *fetched) release() { releaseRecords(f.results) }
@@ -205,6 +206,7 @@ func (m *Manager) read(r *FetchRequest) fetched {
 				}
 			}
 			f.urgent = f.urgent || seen.more
+			f.full = f.full || seen.skipped && limit < int(asked.MaxBytes)
 			if seen.remote {
 				// What it may come to is set aside before anything is read, so that the answer keeps to its limit.
 				f.remote = append(f.remote, remoteRow{row: i, partition: p, role: current, upTo: seen.upTo, limit: limit})
@@ -226,9 +228,10 @@ func (m *Manager) read(r *FetchRequest) fetched {
 
 // look is what there is to say of a partition besides its result.
 type look struct {
-	more   bool        // there is more, in the next segment, so that waiting would not bring more bytes into one answer
-	remote bool        // the records lie in the object store alone
-	upTo   wire.Offset // where what may be read of them ends
+	more    bool        // there is more, in the next segment, so that waiting would not bring more bytes into one answer
+	skipped bool        // there is a batch, and it is larger than the limit
+	remote  bool        // the records lie in the object store alone
+	upTo    wire.Offset // where what may be read of them ends
 }
 
 // read reads from one partition: up to limit bytes, or one batch where first is set and that is larger.
@@ -253,7 +256,7 @@ func (r *role) read(f *FetchRequest, asked *FetchPartition, limit int, first boo
 	}
 	upTo := f.upTo(at)
 	if asked.FetchOffset >= upTo || limit == 0 && !first {
-		return look{}, wire.None
+		return look{skipped: asked.FetchOffset < upTo}, wire.None
 	}
 	got, err := r.log.Read(log.ReadRequest{From: asked.FetchOffset, UpTo: upTo, MaxBytes: limit, MinOneBatch: first})
 	switch {
@@ -267,7 +270,7 @@ func (r *role) read(f *FetchRequest, asked *FetchPartition, limit int, first boo
 		return look{}, wire.None
 	case got.Range.Length < int64(got.FirstBatch): // less than a batch is of no use to a consumer that can wait for its turn
 		got.Range.Release()
-		return look{}, wire.None
+		return look{skipped: true}, wire.None
 	}
 	if f.readsCommitted() {
 		if err := r.addAborted(asked.FetchOffset, upTo, got, result); err != nil {

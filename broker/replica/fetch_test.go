@@ -144,6 +144,32 @@ func TestFetchFromAFullSegmentDoesNotWait(t *testing.T) {
 	}
 }
 
+// Nor does one whose answer has no room for the next batch, though min.bytes are not in it.
+func TestFetchWhoseAnswerIsFullDoesNotWait(t *testing.T) {
+	r := newRig(t)
+	r.create("t", topic{partitions: 3})
+	size := int32(len(r.batchOf(1, 500)))
+	parts := []replica.FetchPartition{asks("t", 0), asks("t", 0), asks("t", 0)}
+	for p := range parts {
+		parts[p].Partition = int32(p)
+		r.produceAll(&replica.ProduceRequest{Acks: 1, Partitions: []replica.ProducePartition{
+			{Topic: "t", Partition: int32(p), Records: r.batchOf(1, 500)},
+		}}).now()
+	}
+	for _, limit := range []int32{size, size + 100} {
+		p := r.fetchAll(&replica.FetchRequest{
+			ReplicaID: replica.ConsumerID, MaxWait: time.Minute, MinBytes: size + 100, MaxBytes: limit, Partitions: parts,
+		})
+		if p.calls != 1 || p.results[0].Records.Length != int64(size) {
+			t.Fatalf("limit %d: %d answers, %+v", limit, p.calls, p.results)
+		}
+	}
+	parts[1].MaxBytes, parts[2].MaxBytes = 100, 100 // their own limits keep them out: there may be more of the first
+	r.fetchAll(&replica.FetchRequest{
+		ReplicaID: replica.ConsumerID, MaxWait: time.Minute, MinBytes: size + 100, MaxBytes: 1 << 20, Partitions: parts,
+	}).waits()
+}
+
 // BO-009: the first batch comes whole however small the limits; later partitions get what is left of them.
 func TestBO009FirstBatchComesWhole(t *testing.T) {
 	r := newRig(t)
