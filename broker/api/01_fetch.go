@@ -38,7 +38,7 @@ func handleFetch(s *Server, c *call, request *kmsg.FetchRequest) {
 	fetch := &replica.FetchRequest{
 		ReplicaID:  replicaID(request),
 		MaxWait:    s.maxWait(request.MaxWaitMillis),
-		MinBytes:   request.MinBytes,
+		MinBytes:   min(request.MinBytes, request.MaxBytes, int32(s.Config().FetchMaxBytes)), // more is never answered
 		MaxBytes:   request.MaxBytes,
 		Isolation:  replica.Isolation(request.IsolationLevel),
 		Partitions: context.Partitions(),

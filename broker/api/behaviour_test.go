@@ -370,6 +370,25 @@ func TestFetchAnswersWithRangesOfTheLog(t *testing.T) {
 	}
 }
 
+// More than an answer may hold is not waited for: fetch.min.bytes above fetch.max.bytes is as much as that.
+func TestFetchDoesNotWaitForMoreThanItMayAnswer(t *testing.T) {
+	r := newRig(t)
+	r.create("t")
+	size := int32(len(batch(t, 3)))
+	for range 3 {
+		produce := asking[0](r, 9, 0)
+		produce.SetVersion(9)
+		ask[*kmsg.ProduceResponse](r, produce)
+	}
+	request := asking[1](r, 12, 0).(*kmsg.FetchRequest)
+	request.Version, request.MaxBytes, request.MinBytes, request.MaxWaitMillis = 12, 2*size, 10*size, 30_000
+	before := r.now
+	rows := ask[*kmsg.FetchResponse](r, request).Topics
+	if r.now != before || len(rows) != 1 || len(rows[0].Partitions[0].RecordBatches) != int(2*size) {
+		t.Errorf("answered after %v: %+v", r.now.Sub(before), rows)
+	}
+}
+
 // Until transactions are served a producer that wants them is refused at once (docs/decisions/0001): a retriable answer would have it
 // try until its own time-out, for what never comes.
 func TestTransactionalProducersAreRefusedForGood(t *testing.T) {
