@@ -3,35 +3,12 @@ package awsstore_test
 import (
 	"testing"
 
-	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/awsstore"
-	"github.com/tidemark-io/tidemark/tier/object/bucket"
-	"github.com/tidemark-io/tidemark/tier/object/objecttest"
 	"github.com/tidemark-io/tidemark/tier/object/s3test"
 )
 
-func open(t *testing.T, s *s3test.Server) object.Store {
-	t.Helper()
-	store, err := awsstore.Open(t.Context(), bucket.Location{
-		Bucket: s.Bucket(t), Prefix: "a/folder", Endpoint: s.URL, Region: s3test.Region, PathStyle: true, CAFile: s.CAFile,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return store
-}
-
-func TestStoreConforms(t *testing.T) {
-	for _, kind := range s3test.Kinds {
-		t.Run(string(kind), func(t *testing.T) { objecttest.Run(t, open(t, s3test.Start(t, kind))) })
-	}
-}
+func TestStoreConforms(t *testing.T) { s3test.Conforms(t, awsstore.Open) }
 
 func TestStoreConformsOverTLSWithAPrivateAuthority(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the same without TLS is enough in short")
-	}
-	for _, kind := range s3test.Kinds {
-		t.Run(string(kind), func(t *testing.T) { objecttest.Run(t, open(t, s3test.StartTLS(t, kind))) })
-	}
+	s3test.ConformsOverTLS(t, awsstore.Open)
 }
