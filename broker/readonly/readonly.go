@@ -116,6 +116,7 @@ func (s *Server) begin(now time.Time, image *metadata.Image, found []*partition)
 	if err != nil {
 		return fmt.Errorf("make the logs: %w", err)
 	}
+	s.remote.logs = s.logs
 	for _, p := range found {
 		s.partitions++
 		state := p.manifest.State()

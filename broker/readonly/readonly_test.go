@@ -325,3 +325,26 @@ func TestNobodyWritesThroughIt(t *testing.T) {
 		t.Error(n, err)
 	}
 }
+
+// What retention deletes while the cluster goes on is out of range, and the log starts behind it: whoever begins anew gets on.
+func TestTheLogStartFollowsWhatIsDeleted(t *testing.T) {
+	r := newRig(t)
+	r.Upload(6, 40)
+	r.open(time.Time{})
+	for _, next := range []wire.Offset{400, 720} {
+		r.Drop(next)
+		for _, d := range r.Manifest.State().Dropped {
+			for _, kind := range []manifest.Kind{manifest.LogObject, manifest.AuxObject} {
+				if err := r.store.Delete(t.Context(), r.Manifest.Key(d.Name, kind)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := r.fetch(0, r.edge(replica.EarliestTimestamp)); wire.Code(got.ErrorCode) != wire.OffsetOutOfRange {
+			t.Errorf("what is deleted: %+v", got)
+		}
+		if got := r.edge(replica.EarliestTimestamp); got != next {
+			t.Errorf("the log starts at %d, not %d", got, next)
+		}
+	}
+}

@@ -36,6 +36,7 @@ func (reading) Delete(_ context.Context, key string) error {
 // remote implements replica.Tier: all reading, no writing.
 type remote struct {
 	o         *Options
+	logs      *log.Manager
 	reader    *cold.Reader
 	manifests map[wire.TopicPartition]*manifest.Manifest // never changes once it serves
 }
@@ -81,6 +82,9 @@ func (r *remote) Fetch(now time.Time, f *replica.RemoteFetch, done func([]replic
 		}
 		results := make([]replica.RemoteResult, len(f.Partitions))
 		for i, got := range r.reader.Read(ctx, now, request) {
+			if got.Code == wire.OffsetOutOfRange {
+				r.deleted(f.Partitions[i].TopicPartition)
+			}
 			results[i] = replica.RemoteResult{Code: got.Code, Records: got.Records}
 			for _, a := range got.Aborted {
 				results[i].Aborted = append(results[i].Aborted, replica.AbortedTransaction{ProducerID: a.ProducerID, FirstOffset: a.First})
@@ -88,6 +92,18 @@ func (r *remote) Fetch(now time.Time, f *replica.RemoteFetch, done func([]replic
 		}
 		done(results)
 	})
+}
+
+// deleted moves a log start to where it is by now: the cluster goes on, and a read came upon what it has deleted. Else whoever begins
+// anew would come there again.
+func (r *remote) deleted(tp wire.TopicPartition) {
+	l, ok := r.logs.Get(tp)
+	if !ok {
+		return
+	}
+	if err := l.AdvanceStart(min(r.manifests[tp].State().LogStart, l.HighWatermark())); err != nil {
+		r.o.Logger.Warn("the log start can't follow the manifest's", "topic", tp.Topic, "partition", tp.Partition, "err", err)
+	}
 }
 
 // OffsetForTimestamp implements replica.Tier.
