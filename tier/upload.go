@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/log"
+	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/tier/manifest"
 	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/plan"
@@ -55,7 +56,7 @@ func (p *partition) put(ctx context.Context, now time.Time, t plan.Task) (*manif
 	if u.Next != t.End {
 		return nil, fmt.Errorf("%w: the segment ends at %d, not %d", log.ErrOffsetOutOfRange, u.Next, t.End)
 	}
-	data.file = io.NewSectionReader(u.File, 0, u.Size)
+	data.file, data.SectionReader = u.File, io.NewSectionReader(u.File, 0, u.Size)
 	s := &manifest.Segment{
 		Name:  manifest.Name{Base: u.Base, Epoch: p.Epoch, Nonce: p.o.Nonce()},
 		Start: t.Offset, End: t.End, Size: u.Size, CRC: manifest.Checksum(data.Whole()),
@@ -114,24 +115,29 @@ func (p *partition) giveUp(n manifest.Name) {
 	}
 }
 
-// segmentBody is a segment's file on its way: read where it lies, its checksum taken while it was verified. Each read is a sign of life.
+// segmentBody is a segment's file on its way: sent from where it lies, its checksum taken while it was verified.
 type segmentBody struct {
 	p    *partition
-	file *io.SectionReader
+	file vfs.File
+	*io.SectionReader
 	object.Sums
 }
 
-// Write takes the bytes of the segment from the pass that verifies it.
+// Write takes the bytes of the segment from the pass that verifies it, each piece of which is a sign of life.
 func (b *segmentBody) Write(piece []byte) (int, error) {
 	b.p.steps.Add(1)
 	return b.Sums.Write(piece)
 }
 
-// ReadAt implements object.Body.
+// ReadAt implements object.Body; so is each of these.
 func (b *segmentBody) ReadAt(buf []byte, at int64) (int, error) {
 	b.p.steps.Add(1)
-	return b.file.ReadAt(buf, at)
+	return b.SectionReader.ReadAt(buf, at)
 }
 
-// Size implements object.Body.
-func (b *segmentBody) Size() int64 { return b.file.Size() }
+// File implements object.Filed. Whoever asks for it begins a request, which is a sign of life, too.
+func (b *segmentBody) File() (fd uintptr, offset int64, ok bool) {
+	b.p.steps.Add(1)
+	fd, ok = b.file.Fd()
+	return fd, 0, ok
+}

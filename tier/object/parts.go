@@ -69,22 +69,29 @@ func PutInParts(ctx context.Context, s Parted, key string, body Body, cond Condi
 	return s.CompleteUpload(ctx, key, upload, parts, cond)
 }
 
-// partOf is a part of a body as a body.
+// partOf is a part of a body as a body, which knows what the whole one does.
 func partOf(body Body, offset, length int64) Body {
-	section := io.NewSectionReader(body, offset, length)
-	if summed, ok := body.(Summed); ok {
-		return summedPart{section, summed, offset}
-	}
-	return section
+	return bodyPart{io.NewSectionReader(body, offset, length), body, offset}
 }
 
-// summedPart is a part of a body that knows its checksums.
-type summedPart struct {
+type bodyPart struct {
 	*io.SectionReader
-	whole  Summed
+	whole  Body
 	offset int64
 }
 
-func (p summedPart) CRC32C(offset, length int64) (uint32, bool) {
-	return p.whole.CRC32C(p.offset+offset, length)
+// CRC32C implements Summed.
+func (p bodyPart) CRC32C(offset, length int64) (sum uint32, ok bool) {
+	if whole, is := p.whole.(Summed); is {
+		return whole.CRC32C(p.offset+offset, length)
+	}
+	return 0, false
+}
+
+// File implements Filed.
+func (p bodyPart) File() (fd uintptr, offset int64, ok bool) {
+	if whole, is := p.whole.(Filed); is {
+		fd, offset, ok = whole.File()
+	}
+	return fd, offset + p.offset, ok
 }

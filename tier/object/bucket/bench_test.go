@@ -75,6 +75,10 @@ func BenchmarkUpload(b *testing.B) {
 		b.Run(scheme+"-summed", func(b *testing.B) {
 			run(b, func(key string) error { _, err := s.Put(b.Context(), key, &body, object.Condition{}); return err })
 		})
+		inFile := filed{summed: &body, file: file}
+		b.Run(scheme+"-file", func(b *testing.B) {
+			run(b, func(key string) error { _, err := s.Put(b.Context(), key, inFile, object.Condition{}); return err })
+		})
 		b.Run(scheme+"-parts", func(b *testing.B) {
 			run(b, func(key string) error {
 				_, err := object.PutInParts(b.Context(), sixteen{s.(object.Parted)}, key, section, object.Condition{})
@@ -87,6 +91,12 @@ func BenchmarkUpload(b *testing.B) {
 				return err
 			})
 		})
+		b.Run(scheme+"-parts-file", func(b *testing.B) {
+			run(b, func(key string) error {
+				_, err := object.PutInParts(b.Context(), sixteen{s.(object.Parted)}, key, inFile, object.Condition{})
+				return err
+			})
+		})
 	}
 }
 
@@ -95,6 +105,14 @@ type summed struct {
 	object.Body
 	object.Sums
 }
+
+// filed is one that lies in a file.
+type filed struct {
+	*summed
+	file *os.File
+}
+
+func (f filed) File() (fd uintptr, offset int64, ok bool) { return f.file.Fd(), 0, true }
 
 // sixteen is a store that takes every body in parts of 16 MiB.
 type sixteen struct{ object.Parted }

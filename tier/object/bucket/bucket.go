@@ -130,7 +130,7 @@ func (s *Store) Put(ctx context.Context, key string, body object.Body, cond obje
 	if err != nil {
 		return "", s.failed("put", key, err)
 	}
-	token, err := s.client.Put(ctx, s.folder+key, payload, cond)
+	token, err := s.client.Put(withFile(ctx, body), s.folder+key, payload, cond)
 	return token, s.failed("put", key, err)
 }
 

@@ -67,7 +67,7 @@ func (c *Connections) Transport() http.RoundTripper { return c.transport }
 
 // RoundTrip implements http.RoundTripper.
 func (c *Connections) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := c.transport.RoundTrip(r)
+	answer, err := c.transport.RoundTrip(fromFile(r))
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func (s *Store) PutPart(ctx context.Context, key, upload string, number int, bod
 	if err != nil {
 		return object.Part{}, s.failed("put part of", key, err)
 	}
-	token, err := s.client.PutPart(ctx, s.folder+key, upload, number, payload)
+	token, err := s.client.PutPart(withFile(ctx, body), s.folder+key, upload, number, payload)
 	if err != nil {
 		return object.Part{}, s.failed("put part of", key, err)
 	}
