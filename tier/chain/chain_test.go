@@ -118,6 +118,18 @@ func (b *bench) snapshot(c *Chain) {
 	}
 }
 
+// grow commits n entries that hold their numbers, and takes a snapshot at every second.
+func (b *bench) grow(c *Chain, n int) {
+	b.t.Helper()
+	for range n {
+		next := c.Tail().Number + 1
+		b.commit(c, 1, strconv.FormatInt(next, 10))
+		if next%2 == 0 {
+			b.snapshot(c)
+		}
+	}
+}
+
 func (b *bench) trim(c *Chain) int64 {
 	b.t.Helper()
 	boundary, err := c.Trim(b.t.Context(), b.now, MinRetention, freshLedger)
