@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -61,7 +62,7 @@ func New(program, data string, settings ...string) (*Broker, error) {
 // Start starts the broker, with further arguments, and waits until it serves. It is stopped when ctx ends. EndedByItself
 // tells a broker that refuses to start from one that does not get that far.
 func (b *Broker) Start(ctx context.Context, args ...string) error {
-	words := append(append(b.Command[:len(b.Command):len(b.Command)], b.arguments()...), args...)
+	words := slices.Concat(b.Command, b.arguments(), args)
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Env = append(os.Environ(), b.Environment...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

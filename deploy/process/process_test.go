@@ -38,7 +38,7 @@ func pretend(behaviour string) (status int) {
 		fmt.Fprint(w, "# HELP a it\na{kind=\"x y\"} 1\na{kind=\"z\"} 20\nab 300\n")
 	})
 	go http.Serve(admin, nil)
-	fmt.Println("Tidemark is ready\n\nCtrl-C stops it.")
+	fmt.Fprintln(os.Stdout, "Tidemark is ready\n\nCtrl-C stops it.")
 	<-terminated
 	if behaviour == "ends badly" {
 		return 4
