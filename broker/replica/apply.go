@@ -201,7 +201,7 @@ func (u *update) changeTopic(d *metadata.TopicDelta) {
 				set = u.m.settingsOf(u.next.image, t.name)
 			}
 			if *at == nil {
-				*at = newPartition(t, pd.Index)
+				*at = u.newPartition(t, pd.Index)
 			}
 			u.become(*at, pd.After, set, u.logOf(*at, pd.After, set))
 		case *at != nil: // assigned elsewhere. The log is kept: only a topic's deletion removes data
@@ -220,9 +220,9 @@ func (u *update) changeTopic(d *metadata.TopicDelta) {
 	}
 }
 
-func newPartition(t *topic, index int32) *partition {
+func (u *update) newPartition(t *topic, index int32) *partition {
 	tp := wire.TopicPartition{Topic: t.name, Partition: index}
-	return &partition{tp: tp, topicID: t.id, internal: wire.IsInternalTopic(t.name)}
+	return &partition{tp: tp, topicID: t.id, internal: wire.IsInternalTopic(t.name), ended: &u.m.ended}
 }
 
 // settings of the topic as its partitions have them, or nil.

@@ -49,6 +49,8 @@ type Manager struct {
 	// started: SetStraysAside was called. What partitions come before that are older than this process.
 	started bool
 
+	ended atomic.Bool // nothing is appended any more
+
 	produces purgatory.Purgatory[*partition]
 	fetches  purgatory.Purgatory[*partition]
 	deletes  purgatory.Purgatory[*partition]
@@ -169,6 +171,17 @@ func (s *state) sorted() []*partition {
 	s.each(func(p *partition) { all = append(all, p) })
 	slices.SortFunc(all, comparePartitions)
 	return all
+}
+
+// EndAppends refuses all appends from now on, and returns when those under way are done: where each log ends then, it ends. A broker that
+// stops says what the bucket lacks of its logs, and nothing may come after that. Producers and coordinators hear
+// NOT_LEADER_OR_FOLLOWER, as from a broker that has handed its leaderships over.
+func (m *Manager) EndAppends() {
+	m.ended.Store(true)
+	m.state.Load().each(func(p *partition) {
+		p.appends.Lock()
+		defer p.appends.Unlock()
+	})
 }
 
 // Advance ends requests whose time is over, wakes fetches for what coordinators have appended, and looks for replicas that fell

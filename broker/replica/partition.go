@@ -18,6 +18,7 @@ type partition struct {
 	tp       wire.TopicPartition
 	topicID  wire.TopicID
 	internal bool
+	ended    *atomic.Bool // the Manager's
 
 	// appends is held for reading over an append, which may wait for the disk, and for writing by a change of the role, which so
 	// waits for the appends under way. mu guards isr and the role too, and is held for moments. Ranks: Manager.mu, appends,
@@ -137,6 +138,9 @@ func (p *partition) append(now time.Time, batch record.Batch, rules appendRules)
 	r := p.role.Load()
 	if code := r.checkLeader(); code != wire.None {
 		return appended{}, code
+	}
+	if p.ended.Load() {
+		return appended{}, wire.NotLeaderOrFollower
 	}
 	if rules.epoch != wire.NoLeaderEpoch && rules.epoch != r.leaderEpoch {
 		return appended{}, wire.NotLeaderOrFollower
