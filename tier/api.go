@@ -27,6 +27,9 @@ type Options struct {
 	// Wake is called, by any goroutine and with no lock held, when Due has something before NextWake. May be nil.
 	Wake   func()
 	Logger *slog.Logger // nil: silent
+	// CloseEmpty: a clean stop closes the manifests of partitions without any record, too. Else whoever drives it says elsewhere what
+	// Empty names.
+	CloseEmpty bool
 	// PageSegments is how many segments a page of a manifest holds: 1,000 where it is 0. Tests make it smaller.
 	PageSegments int
 	// Hook is called at every point of Points, for crash tests; nil in production. A hook that panics leaves the bucket and

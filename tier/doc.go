@@ -25,7 +25,8 @@
 // # Stopping
 //
 // Close asks every led partition to seal, upload all and commit a close entry (safety rule 29). Jobs go on to come out of
-// Due; Closed tells when nothing is left, or the time is over.
+// Due; Closed tells when nothing is left, or the time is over. Partitions that never had a record cost no request: Empty
+// names them, for a recovery not to miss their manifests.
 //
 // Locks: Manager.mu guards the partitions and their queue; it is a leaf, held for map work only.
 package tier

@@ -244,7 +244,7 @@ func (m *Manager) looksLocked(now time.Time, confirmed, closing bool) []Job {
 			break
 		}
 		p.looked = now
-		if !p.tiered() || !closing && p.untouched() {
+		if !p.tiered() || !closing && p.untouched() || closing && m.nothingToCloseLocked(p) {
 			m.queue.put(p, m.idleLocked(now, p))
 			continue
 		}

@@ -243,7 +243,27 @@ func (m *Manager) Close(now, deadline time.Time) {
 	}
 }
 
-// Closed tells whether the clean stop is over: every partition is closed whole that is copied, or the deadline has passed, after
+// nothingToCloseLocked tells whether a clean stop leaves a partition's manifest alone, since there never was a record.
+func (m *Manager) nothingToCloseLocked(p *partition) bool { return !m.o.CloseEmpty && p.empty() }
+
+// Empty are the led partitions that never had a record, by topic: a clean stop has nothing to do for them, and may not even have made
+// their manifests. It holds for as long as nothing is appended.
+func (m *Manager) Empty() map[wire.TopicID][]int32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	empty := map[wire.TopicID][]int32{}
+	for _, p := range m.partitions {
+		if p.empty() {
+			empty[p.TopicID] = append(empty[p.TopicID], p.Partition)
+		}
+	}
+	for _, partitions := range empty {
+		slices.Sort(partitions)
+	}
+	return empty
+}
+
+// Closed tells whether the clean stop is over: every partition is closed whole that is copied and ever had a record, or the deadline has passed, after
 // which Due gives no more jobs. whole tells that all of every partition is in the bucket. Jobs that are still out are cancelled at
 // the deadline.
 func (m *Manager) Closed(now time.Time) (over, whole bool) {
@@ -255,7 +275,7 @@ func (m *Manager) Closed(now time.Time) (over, whole bool) {
 	whole, busy := true, false
 	for _, p := range m.partitions {
 		switch {
-		case p.whole:
+		case p.whole || m.nothingToCloseLocked(p):
 		case p.copied():
 			whole = false
 			busy = busy || !p.stopped

@@ -108,6 +108,15 @@ func (p *partition) untouched() bool {
 	return p.Start == StartHere && p.Log.EndOffset() == 0 && p.manifest.Load() == nil
 }
 
+// empty tells whether there never was a record in the log, nor in the bucket, as far as this leader may say so. Manager.mu is held.
+func (p *partition) empty() bool {
+	if p.stopped || p.Log.EndOffset() > 0 || p.Log.MayLackEnd() {
+		return false
+	}
+	s := p.state()
+	return s == nil && p.Start == StartHere || s != nil && s.End == 0
+}
+
 // state is the manifest's; nil until it was read.
 func (p *partition) state() *manifest.State {
 	if m := p.manifest.Load(); m != nil {

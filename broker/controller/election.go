@@ -17,12 +17,13 @@ type partitionState struct {
 	directories []string // nil: as they are
 	elr         []wire.BrokerID
 	recovery    metadata.RecoveryState
+	empty       bool // while there is no leader
 	newEpoch    bool // even if the leader stays
 }
 
 // stateOf a partition as it is.
 func stateOf(p *metadata.Partition) partitionState {
-	return partitionState{isr: p.ISR, leader: p.Leader, elr: p.ELR, recovery: p.Recovery}
+	return partitionState{isr: p.ISR, leader: p.Leader, elr: p.ELR, recovery: p.Recovery, empty: p.Empty}
 }
 
 // changeRecord takes a partition to a state; nil if it is there already.
@@ -37,6 +38,9 @@ func changeRecord(topic wire.TopicID, index int32, p *metadata.Partition, to par
 	}
 	if to.recovery != p.Recovery {
 		r.Recovery, changed = &to.recovery, true
+	}
+	if empty := to.empty && to.leader == wire.NoBroker; empty != p.Empty {
+		r.Empty, changed = &empty, true
 	}
 	if to.leader != p.Leader || to.newEpoch {
 		epoch := p.LeaderEpoch + 1

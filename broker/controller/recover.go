@@ -38,7 +38,7 @@ func (s *step) recover(change *metadata.RecoverCluster) error {
 			Partition: metadata.Partition{
 				Replicas: []wire.BrokerID{change.BrokerID}, Directories: []string{change.Directory}, ISR: []wire.BrokerID{change.BrokerID},
 				Leader: wire.NoBroker, LeaderEpoch: max(p.LeaderEpoch, found.LeaderEpoch) + 1, PartitionEpoch: p.PartitionEpoch + 1,
-				Recovery: recovery,
+				Recovery: recovery, Empty: p.Empty && found.Whole,
 			},
 		})
 	}

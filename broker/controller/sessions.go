@@ -46,7 +46,7 @@ func (s *step) heartbeat(beat *metadata.BrokerHeartbeat) *metadata.BrokerHeartbe
 		s.unfence(b)
 	case b.Fenced:
 	case beat.WantShutdown || b.InControlledShutdown:
-		if answer.ShouldShutdown = s.shutDown(b); answer.ShouldShutdown && beat.Whole {
+		if answer.ShouldShutdown = s.shutDown(b, beat.Empty); answer.ShouldShutdown && beat.Whole {
 			s.add(&metadata.BrokerChangeRecord{BrokerID: b.ID, Epoch: b.Epoch, Whole: &beat.Whole})
 		}
 	case beat.WantFence:
@@ -70,15 +70,41 @@ func (s *step) unfence(b *metadata.Broker) {
 }
 
 // fence a broker: it leaves leaderships and ISRs.
-func (s *step) fence(b *metadata.Broker) {
+func (s *step) fence(b *metadata.Broker) { s.retire(b, nil) }
+
+// retire fences a broker that says which of the partitions that it leads never had a record. Of those that get another leader, nobody
+// knows for long.
+func (s *step) retire(b *metadata.Broker, said []metadata.TopicPartitions) {
 	fenced := true
 	s.add(&metadata.BrokerChangeRecord{BrokerID: b.ID, Epoch: b.Epoch, Fenced: &fenced})
-	s.eachReplica(b.ID, func(p *metadata.Partition) partitionState { return s.withdraw(b.ID, p) })
+	empty := s.find(said)
+	s.eachReplica(b.ID, func(p *metadata.Partition) partitionState {
+		to := s.withdraw(b.ID, p)
+		to.empty = to.empty || p.Leader == b.ID && empty[p]
+		return to
+	})
+}
+
+// find gives the partitions that there are among those of a list.
+func (s *step) find(list []metadata.TopicPartitions) map[*metadata.Partition]bool {
+	found := map[*metadata.Partition]bool{}
+	for _, l := range list {
+		t := s.image.TopicByID(l.TopicID)
+		if t == nil {
+			continue
+		}
+		for _, index := range l.Partitions {
+			if p := t.Partition(index); p != nil {
+				found[p] = true
+			}
+		}
+	}
+	return found
 }
 
 // shutDown takes a controlled shutdown as far as it can go and tells whether the broker may stop. First others take over what they
 // can; once every other broker has applied that, the broker is fenced.
-func (s *step) shutDown(b *metadata.Broker) bool {
+func (s *step) shutDown(b *metadata.Broker, empty []metadata.TopicPartitions) bool {
 	session := s.sessions[b.ID]
 	if !b.InControlledShutdown {
 		yes := true
@@ -96,7 +122,7 @@ func (s *step) shutDown(b *metadata.Broker) bool {
 			return false
 		}
 	}
-	s.fence(b)
+	s.retire(b, empty)
 	return true
 }
 

@@ -97,6 +97,9 @@ func (m *member) heartbeat(now time.Time) {
 		BrokerID: e.self, BrokerEpoch: m.epoch, MetadataOffset: e.Image().Offset(), WantShutdown: m.leaving, Whole: m.leaving && e.tier.whole,
 		OfflineDirectories: e.offlineDirectories(),
 	}
+	if m.leaving {
+		beat.Empty = e.tier.empty
+	}
 	m.due = now.Add(time.Duration(e.config.BrokerHeartbeatIntervalMs) * time.Millisecond)
 	e.Submit(now, beat, now.Add(e.requestTimeout()), func(answer metadata.Answer, err error) {
 		m.waiting = false

@@ -243,7 +243,8 @@ func surveyBucket(
 		if l.err != nil {
 			return survey{}, fmt.Errorf("look at what the bucket has: %w", l.err)
 		}
-		whole := l.found.Closed && closedLast(image, l.topic.Partition(l.partition), l.found.LeaderEpoch)
+		p := l.topic.Partition(l.partition)
+		whole := l.found.Closed && closedLast(image, p, l.found.LeaderEpoch) || p.Empty && l.found.End == 0
 		s.found = append(s.found, metadata.RecoveredPartition{
 			TopicID: l.topic.ID, Partition: l.partition, LeaderEpoch: l.found.LeaderEpoch, Whole: whole,
 		})

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/log"
+	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/replica"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/cache"
@@ -26,10 +28,11 @@ type tiering struct {
 
 	// registered: the image that is being applied has this incarnation's registration. The leaderships of a former one end with it.
 	registered bool
-	closing    bool      // a clean stop has begun
-	deadline   time.Time // of it
-	whole      bool      // everything is in the bucket, and every manifest is closed
-	closed     bool      // everything is in the bucket, or the time for that is over
+	closing    bool                       // a clean stop has begun
+	deadline   time.Time                  // of it
+	whole      bool                       // everything is in the bucket, and every manifest is closed
+	closed     bool                       // everything is in the bucket, or the time for that is over
+	empty      []metadata.TopicPartitions // that never had a record, when it was closed
 
 	mu    sync.Mutex
 	reads []func(ctx context.Context) Completion // that wait for the next Step
@@ -46,9 +49,10 @@ func (t *tiering) init(e *Engine, o Options) (err error) {
 	t.worker = tier.New(tier.Options{
 		Store: o.Store, Broker: e.self, Incarnation: o.Incarnation,
 		Nonce: e.random.Nonce, Random: e.random.Uint64,
-		Config:    func() tier.Config { return tierConfig(e.settings.Load()) },
-		Confirmed: func(now time.Time) bool { return e.member.confirmed(now) },
-		Released:  t.released, Wake: e.wake, Logger: o.Logger.With("component", "tier"),
+		Config:     func() tier.Config { return tierConfig(e.settings.Load()) },
+		Confirmed:  func(now time.Time) bool { return e.member.confirmed(now) },
+		CloseEmpty: !e.config.ControlledShutdownEnable, // then nobody is told
+		Released:   t.released, Wake: e.wake, Logger: o.Logger.With("component", "tier"),
 	})
 	c := e.config
 	blocks := cache.Options{MemoryBytes: c.TierCacheBytes, RangeBytes: int64(c.TierChunkBytes), Plain: o.Go == nil}
@@ -212,11 +216,15 @@ func (t *tiering) leave() {
 func (t *tiering) close(now time.Time) bool {
 	if !t.closing {
 		t.closing, t.deadline = true, now.Add(time.Duration(t.engine.config.TierShutdownUploadMs)*time.Millisecond)
+		t.engine.replicas.EndAppends()
 		t.worker.Close(now, t.deadline)
 	}
 	if !t.closed {
 		over, whole := t.worker.Closed(now)
 		t.closed, t.whole = over, whole && t.worker.Led() == t.assigned()
+		if over {
+			t.empty = t.neverUsed()
+		}
 		switch {
 		case !over || whole:
 		case now.Before(t.deadline):
@@ -226,6 +234,17 @@ func (t *tiering) close(now time.Time) bool {
 		}
 	}
 	return t.closed
+}
+
+// neverUsed are the partitions that are led here and never had a record. The metadata is to say so, in place of thousands of manifests.
+func (t *tiering) neverUsed() []metadata.TopicPartitions {
+	byTopic := t.worker.Empty()
+	list := make([]metadata.TopicPartitions, 0, len(byTopic))
+	for id, partitions := range byTopic {
+		list = append(list, metadata.TopicPartitions{TopicID: id, Partitions: partitions})
+	}
+	slices.SortFunc(list, func(a, b metadata.TopicPartitions) int { return bytes.Compare(a.TopicID[:], b.TopicID[:]) })
+	return list
 }
 
 // within bounds the time of a read. Where none passes while tasks run, only what is over already ends.

@@ -221,6 +221,9 @@ func (b *builder) changePartition(r *PartitionChangeRecord) error {
 	if r.Recovery != nil {
 		next.Recovery = *r.Recovery
 	}
+	if r.Empty != nil {
+		next.Empty = *r.Empty
+	}
 	p := next.canonical()
 	if err := p.check(old); err != nil {
 		return fmt.Errorf("partition %s-%d: %w", t.Name, r.Index, err)
@@ -247,6 +250,8 @@ func (p *Partition) check(old *Partition) error {
 		return fmt.Errorf("ISR %v is not within the replicas %v", p.ISR, p.Replicas)
 	case p.LeaderEpoch < 0 || p.PartitionEpoch < 0:
 		return fmt.Errorf("leader epoch %d, partition epoch %d", p.LeaderEpoch, p.PartitionEpoch)
+	case p.Empty && p.Leader != wire.NoBroker:
+		return fmt.Errorf("leader %d of a log that is said to be empty may append to it", p.Leader)
 	case old == nil:
 		return nil
 	case p.LeaderEpoch < old.LeaderEpoch || p.Leader != old.Leader && p.LeaderEpoch == old.LeaderEpoch:

@@ -26,13 +26,21 @@ type RegisterBrokerAnswer struct {
 // BrokerHeartbeat keeps a broker's session alive and asks for the next state (BrokerHeartbeat). It is answered by
 // BrokerHeartbeatAnswer.
 type BrokerHeartbeat struct {
-	BrokerID           wire.BrokerID    `json:"brokerId"`
-	BrokerEpoch        wire.BrokerEpoch `json:"brokerEpoch"`
-	MetadataOffset     wire.Offset      `json:"metadataOffset"` // the highest that the broker has applied
-	WantFence          bool             `json:"wantFence,omitempty"`
-	WantShutdown       bool             `json:"wantShutdown,omitempty"`
-	Whole              bool             `json:"whole,omitempty"` // with WantShutdown: the bucket has all that this broker led, and every manifest is closed
-	OfflineDirectories []string         `json:"offlineDirectories,omitempty"`
+	BrokerID       wire.BrokerID    `json:"brokerId"`
+	BrokerEpoch    wire.BrokerEpoch `json:"brokerEpoch"`
+	MetadataOffset wire.Offset      `json:"metadataOffset"` // the highest that the broker has applied
+	WantFence      bool             `json:"wantFence,omitempty"`
+	WantShutdown   bool             `json:"wantShutdown,omitempty"`
+	Whole          bool             `json:"whole,omitempty"` // with WantShutdown: the bucket has all that this broker led, and every manifest is closed of what ever had a record
+	// Empty, with WantShutdown: what this broker leads and never had a record. Nothing may be appended to it any more.
+	Empty              []TopicPartitions `json:"empty,omitempty"`
+	OfflineDirectories []string          `json:"offlineDirectories,omitempty"`
+}
+
+// TopicPartitions are partitions of a topic.
+type TopicPartitions struct {
+	TopicID    wire.TopicID `json:"topicId"`
+	Partitions []int32      `json:"partitions"`
 }
 
 // BrokerHeartbeatAnswer tells the broker its state.

@@ -70,6 +70,7 @@ type PartitionChangeRecord struct {
 	ELR            []wire.BrokerID   `json:"elr,omitzero"`
 	LastKnownELR   []wire.BrokerID   `json:"lastKnownElr,omitzero"`
 	Recovery       *RecoveryState    `json:"recovery,omitzero"`
+	Empty          *bool             `json:"empty,omitzero"`
 }
 
 // ConfigRecord sets one dynamic config of a resource, or removes it when Value is nil.

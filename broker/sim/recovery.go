@@ -73,7 +73,8 @@ func (n *node) saysWhole() bool {
 	for t := range image.Topics("") {
 		for i := range t.Partitions {
 			found, err := tier.Survey(context.Background(), n.c.bucket.inner, t.Name, t.ID, int32(i))
-			if err != nil || !found.Closed {
+			empty := t.Partitions[i].Empty && found.End == 0
+			if err != nil || !found.Closed && !empty {
 				return false
 			}
 		}
