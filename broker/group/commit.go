@@ -26,13 +26,9 @@ func (c *Coordinator) OffsetCommit(now time.Time, req *kmsg.OffsetCommitRequest,
 			return out
 		}
 		out.Records = s.commit(now, req)
-		out.Replies = append(out.Replies, func(err error) {
-			if err != nil {
-				refuse(wire.CodeOf(err))
-				return
-			}
+		out.Replies = append(out.Replies, orRefuse(refuse, func() {
 			done(commitResponse(req, func(t, p int) wire.Code { return s.storable(&req.Topics[t].Partitions[p]) }))
-		})
+		}))
 		return out
 	}, refuse)
 }
@@ -65,12 +61,9 @@ func (s *shard) committing(now time.Time, req *kmsg.OffsetCommitRequest) wire.Co
 	case g == nil:
 		return wire.IllegalGeneration
 	}
-	m, code := g.validate(req.MemberID, req.InstanceID)
-	switch {
-	case code != wire.None:
+	m, code := g.validateIn(req.Generation, req.MemberID, req.InstanceID)
+	if code != wire.None {
 		return code
-	case req.Generation != g.generation:
-		return wire.IllegalGeneration
 	}
 	m.alive(now)
 	if g.state == completingRebalance {
@@ -159,13 +152,7 @@ func (c *Coordinator) OffsetDelete(now time.Time, req *kmsg.OffsetDeleteRequest,
 			}
 			resp.Topics = append(resp.Topics, rt)
 		}
-		out.Replies = append(out.Replies, func(err error) {
-			if err != nil {
-				refuse(wire.CodeOf(err))
-				return
-			}
-			done(resp)
-		})
+		out.Replies = append(out.Replies, orRefuse(refuse, func() { done(resp) }))
 		return out
 	}, refuse)
 }

@@ -69,6 +69,17 @@ func (c *Coordinator) handle(now time.Time, group string, fn func(*shard) coordi
 	}
 }
 
+// orRefuse is a reply that is done unless what it rests on could not be stored.
+func orRefuse(refuse func(wire.Code), done func()) func(error) {
+	return func(err error) {
+		if err != nil {
+			refuse(wire.CodeOf(err))
+			return
+		}
+		done()
+	}
+}
+
 // each calls begin for 0 to n-1 and done once all of them have called finish.
 func each(n int, begin func(i int, finish func()), done func()) {
 	var left atomic.Int64

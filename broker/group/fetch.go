@@ -96,13 +96,7 @@ func (c *Coordinator) fetch(now time.Time, group *kmsg.OffsetFetchRequestGroup, 
 		}
 		resp.Topics = offsetsOf(group, have)
 		out.Barrier = true
-		out.Replies = append(out.Replies, func(err error) {
-			if err != nil {
-				refuse(wire.CodeOf(err))
-				return
-			}
-			done(resp)
-		})
+		out.Replies = append(out.Replies, orRefuse(refuse, func() { done(resp) }))
 		return out
 	}, refuse)
 }

@@ -138,6 +138,15 @@ func (g *group) validate(id string, instance *string) (*member, wire.Code) {
 	return m, wire.None
 }
 
+// validateIn is validate for a request of one generation: ILLEGAL_GENERATION in another.
+func (g *group) validateIn(generation int32, id string, instance *string) (*member, wire.Code) {
+	m, code := g.validate(id, instance)
+	if code == wire.None && generation != g.generation {
+		return nil, wire.IllegalGeneration
+	}
+	return m, code
+}
+
 func (g *group) add(m *member) {
 	if len(g.members) == 0 {
 		g.leader = m.id

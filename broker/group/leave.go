@@ -31,17 +31,13 @@ func (c *Coordinator) LeaveGroup(now time.Time, req *kmsg.LeaveGroupRequest, don
 	}
 	c.handle(now, req.Group, func(s *shard) coordinator.Result {
 		codes, out := s.leave(now, req.Group, members)
-		out.Replies = append(out.Replies, func(err error) {
-			if err != nil {
-				refuse(wire.CodeOf(err))
-				return
-			}
+		out.Replies = append(out.Replies, orRefuse(refuse, func() {
 			if req.Version < leaveLists {
 				refuse(codes[0])
 				return
 			}
 			done(leaveResponse(req, codes))
-		})
+		}))
 		return out
 	}, refuse)
 }

@@ -59,12 +59,10 @@ func (g *group) syncing(req *kmsg.SyncGroupRequest) (*member, wire.Code) {
 		return nil, wire.UnknownMemberID
 	}
 	other := func(said, have *string) bool { return said != nil && (have == nil || *said != *have) }
-	m, code := g.validate(req.MemberID, req.InstanceID)
+	m, code := g.validateIn(req.Generation, req.MemberID, req.InstanceID)
 	switch {
 	case code != wire.None:
 		return nil, code
-	case req.Generation != g.generation:
-		return nil, wire.IllegalGeneration
 	case other(req.ProtocolType, g.typeName()), other(req.Protocol, g.protocol):
 		return nil, wire.InconsistentGroupProtocol
 	case g.state == preparingRebalance:
@@ -132,12 +130,9 @@ func (s *shard) heartbeat(now time.Time, req *kmsg.HeartbeatRequest) wire.Code {
 	if g == nil {
 		return wire.UnknownMemberID
 	}
-	m, code := g.validate(req.MemberID, req.InstanceID)
-	switch {
-	case code != wire.None:
+	m, code := g.validateIn(req.Generation, req.MemberID, req.InstanceID)
+	if code != wire.None {
 		return code
-	case req.Generation != g.generation:
-		return wire.IllegalGeneration
 	}
 	m.alive(now)
 	if g.state == preparingRebalance {
