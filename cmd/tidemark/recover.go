@@ -53,11 +53,7 @@ func newRecoverCommand(a *app) *cobra.Command {
 		Example: "  tidemark recover --config broker.properties --dry-run\n  tidemark recover --config broker.properties",
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			source, err := readSettings(file)
-			if err != nil {
-				return err
-			}
-			settings, err := parse(command.ErrOrStderr(), source, set)
+			settings, err := parseFile(command.ErrOrStderr(), file, set)
 			if err != nil {
 				return err
 			}

@@ -36,11 +36,7 @@ func newBrokerCommand() *cobra.Command {
 			"(TIDEMARK_LOG_SEGMENT_BYTES is log.segment.bytes), --set overrides both.",
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			source, err := readSettings(file)
-			if err != nil {
-				return err
-			}
-			settings, err := parse(command.ErrOrStderr(), source, set)
+			settings, err := parseFile(command.ErrOrStderr(), file, set)
 			if err != nil {
 				return err
 			}
@@ -94,17 +90,17 @@ func newDevCommand() *cobra.Command {
 	return command
 }
 
-// readSettings reads a file of settings.
-func readSettings(file string) (config.Source, error) {
+// parseFile is parse for a properties or YAML file.
+func parseFile(stderr io.Writer, file string, set []string) (*config.Broker, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return config.Source{}, err
+		return nil, err
 	}
 	source := config.Source{Format: config.Properties, Name: file, Text: string(text)}
 	if ext := strings.ToLower(filepath.Ext(file)); ext == ".yaml" || ext == ".yml" {
 		source.Format = config.YAML
 	}
-	return source, nil
+	return parse(stderr, source, set)
 }
 
 // devDefaults are the settings of a cluster of one: Kafka's defaults, but for what can't hold with a single broker.

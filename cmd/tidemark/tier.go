@@ -72,6 +72,16 @@ func openBucket(cmd *cobra.Command, url string) (*bucket, context.Context, error
 	return &bucket{store, image}, ctx, nil
 }
 
+// openPartitions opens a bucket and finds what a reference holds for.
+func openPartitions(cmd *cobra.Command, url string, ref partitionRef) (*bucket, []partitionOf, context.Context, error) {
+	b, ctx, err := openBucket(cmd, url)
+	if err != nil {
+		return nil, nil, ctx, err
+	}
+	list, err := b.partitions(ref)
+	return b, list, ctx, err
+}
+
 // partitionRef is a topic, or one of its partitions, as people write it: TOPIC or TOPIC/PARTITION.
 type partitionRef struct {
 	topic     string
@@ -89,6 +99,14 @@ func parsePartitionRef(text string) (partitionRef, error) {
 		ref.partition = int32(n)
 	}
 	return ref, nil
+}
+
+// partitionRefOf is the reference that a command may be given; without one it is everything.
+func partitionRefOf(args []string) (partitionRef, error) {
+	if len(args) == 0 {
+		return partitionRef{partition: -1}, nil
+	}
+	return parsePartitionRef(args[0])
 }
 
 func (r partitionRef) holds(tp wire.TopicPartition) bool {

@@ -48,11 +48,7 @@ func tierCatCommand(a *app, url *string) *cobra.Command {
 					return unusable{err}
 				}
 			}
-			b, ctx, err := openBucket(cmd, *url)
-			if err != nil {
-				return err
-			}
-			list, err := b.partitions(ref)
+			b, list, ctx, err := openPartitions(cmd, *url, ref)
 			if err != nil {
 				return err
 			}

@@ -86,11 +86,7 @@ func (a *app) explainBroker(ctx context.Context, admin string, ref partitionRef)
 
 // explainBucket works the reasons out of the bucket, as a leader would that had nothing else.
 func (a *app) explainBucket(cmd *cobra.Command, store string, ref partitionRef) ([]reasons.Partition, error) {
-	b, ctx, err := openBucket(cmd, store)
-	if err != nil {
-		return nil, err
-	}
-	partitions, err := b.partitions(ref)
+	b, partitions, ctx, err := openPartitions(cmd, store, ref)
 	if err != nil {
 		return nil, err
 	}

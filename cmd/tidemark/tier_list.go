@@ -20,19 +20,11 @@ func tierListCommand(a *app, url *string) *cobra.Command {
 			"  tidemark tier ls orders/3 --store 's3://bucket/prefix?region=eu-central-1'",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var ref partitionRef
-			ref.partition = -1
-			if len(args) > 0 {
-				var err error
-				if ref, err = parsePartitionRef(args[0]); err != nil {
-					return err
-				}
-			}
-			b, ctx, err := openBucket(cmd, *url)
+			ref, err := partitionRefOf(args)
 			if err != nil {
 				return err
 			}
-			list, err := b.partitions(ref)
+			b, list, ctx, err := openPartitions(cmd, *url, ref)
 			if err != nil {
 				return err
 			}
@@ -130,12 +122,9 @@ func tierStatusCommand(a *app, url *string) *cobra.Command {
 		Example: "  tidemark tier status --store file:///var/lib/tidemark/store\n  tidemark tier status orders --admin " + defaultAdmin,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ref := partitionRef{partition: -1}
-			if len(args) > 0 {
-				var err error
-				if ref, err = parsePartitionRef(args[0]); err != nil {
-					return err
-				}
+			ref, err := partitionRefOf(args)
+			if err != nil {
+				return err
 			}
 			if admin != "" && *url != "" {
 				return unusable{errors.New("ask either a broker (--admin) or the bucket (--store)")}
@@ -147,11 +136,7 @@ func tierStatusCommand(a *app, url *string) *cobra.Command {
 				}
 				return a.print(cmd, coverageOf(list))
 			}
-			b, ctx, err := openBucket(cmd, *url)
-			if err != nil {
-				return err
-			}
-			list, err := b.partitions(ref)
+			b, list, ctx, err := openPartitions(cmd, *url, ref)
 			if err != nil {
 				return err
 			}
