@@ -79,6 +79,25 @@ func appendBatch(t testing.TB, l *Log, b []byte) AppendInfo {
 	return info
 }
 
+// appendBatches appends batches of one record, all of one size.
+func appendBatches(t testing.TB, l *Log, n int) {
+	t.Helper()
+	for i := range n {
+		appendBatch(t, l, batch(1, int64(i), 200))
+	}
+}
+
+// appendSegments appends batches of some records, and seals a segment behind each.
+func appendSegments(t testing.TB, l *Log, n, records int) {
+	t.Helper()
+	for range n {
+		appendBatch(t, l, batch(records, 1, 10))
+		if err := l.Roll(testTime); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // contents are all batches of a log that are here, from its local start to its end.
 func contents(t failer, l *Log) []byte {
 	t.Helper()

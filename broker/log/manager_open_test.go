@@ -82,9 +82,7 @@ func TestBootIDTellsPowerLossFromProcessCrash(t *testing.T) { // safety.md 11
 		l := create(t, mustManage(t, o), partition(0))
 		cfg := smallSegments()
 		l.UpdateConfig(cfg)
-		for i := range 8 {
-			appendBatch(t, l, batch(1, int64(i), 200))
-		}
+		appendBatches(t, l, 8)
 		name := path.Join(l.Dir(), fileName(0, logSuffix))
 		sealed := readAll(t, mem, name)
 		sealed[len(sealed)/2+70]++

@@ -229,12 +229,7 @@ func TestDeleteAndStray(t *testing.T) {
 func TestWorkOnADeletedLogTouchesNothing(t *testing.T) {
 	m := mustManage(t, managerOptions(vfs.NewMem(), "/d1"))
 	l := create(t, m, partition(0))
-	for range 3 {
-		appendBatch(t, l, batch(3, 1, 10))
-		if err := l.Roll(testTime); err != nil {
-			t.Fatal(err)
-		}
-	}
+	appendSegments(t, l, 3, 3)
 	l.UpdateHighWatermark(9)
 	if err := l.AdvanceStart(9); err != nil {
 		t.Fatal(err)

@@ -85,9 +85,7 @@ func TestFlippedTailIsCut(t *testing.T) {
 func TestDamageInSealedSegmentIsMarkedNeverCut(t *testing.T) { // FM-25
 	mem := vfs.NewMem()
 	l := mustOpen(t, options(mem, smallSegments()))
-	for i := range 10 {
-		appendBatch(t, l, batch(1, int64(i), 200))
-	}
+	appendBatches(t, l, 10)
 	whole := contents(t, l)
 	size := len(whole) / 10
 	name := segmentFile(4, logSuffix)
@@ -142,9 +140,7 @@ func checkDamaged(t *testing.T, what string, l *Log, whole []byte, size int) {
 func TestDamageBelowTheRecoveryPointOfTheActiveSegmentIsMarked(t *testing.T) {
 	mem := vfs.NewMem()
 	l := mustOpen(t, options(mem, testConfig()))
-	for i := range 10 {
-		appendBatch(t, l, batch(1, int64(i), 200))
-	}
+	appendBatches(t, l, 10)
 	whole := contents(t, l)
 	size := len(whole) / 10
 	damaged := bytes.Clone(whole)
@@ -161,9 +157,7 @@ func TestDamageBelowTheRecoveryPointOfTheActiveSegmentIsMarked(t *testing.T) {
 func TestPowerLossLeavesNoHole(t *testing.T) {
 	mem := vfs.NewMem()
 	l := mustOpen(t, options(mem, smallSegments()))
-	for i := range 12 {
-		appendBatch(t, l, batch(1, int64(i), 200))
-	}
+	appendBatches(t, l, 12)
 	sealed := readAll(t, mem, segmentFile(4, logSuffix))
 	size := len(sealed) / 4
 	for name, left := range map[string][]byte{
@@ -183,9 +177,7 @@ func TestPowerLossLeavesNoHole(t *testing.T) {
 func TestRecoveryScansFromTheRecoveryPointOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	l := mustOpen(t, options(mem, smallSegments()))
-	for i := range 12 {
-		appendBatch(t, l, batch(1, int64(i), 200))
-	}
+	appendBatches(t, l, 12)
 	if err := l.FlushDue(testTime); err != nil || l.RecoveryPoint() != 8 {
 		t.Fatalf("recovery point %d, %v", l.RecoveryPoint(), err)
 	}

@@ -202,9 +202,7 @@ func TestSafety09AFailedCreateRemovesNothingThatWasThere(t *testing.T) {
 func TestAProcessCrashCutsNothingBehindDamage(t *testing.T) {
 	mem := vfs.NewMem()
 	l := mustOpen(t, options(mem, testConfig()))
-	for i := range 10 {
-		appendBatch(t, l, batch(1, int64(i), 200))
-	}
+	appendBatches(t, l, 10)
 	whole := contents(t, l)
 	size := len(whole) / 10
 	damaged := append(bytes.Clone(whole), whole[:size/2]...) // a write that was torn
@@ -241,9 +239,7 @@ func TestRetentionBySizeKeepsAsMuchThatIsDurable(t *testing.T) {
 	cfg := smallSegments()
 	cfg.RetentionBytes = 300
 	l.UpdateConfig(cfg)
-	for i := range 6 {
-		appendBatch(t, l, batch(1, int64(i), 200))
-	}
+	appendBatches(t, l, 6)
 	l.UpdateHighWatermark(6)
 	if n, err := l.Retain(testTime); n != 1 || err != nil {
 		t.Fatalf("%d segments went: %v", n, err)
@@ -266,9 +262,7 @@ func TestASegmentThatCannotBeDeletedIsTriedAgain(t *testing.T) {
 	m := mustManage(t, o)
 	l := create(t, m, partition(0))
 	l.UpdateConfig(smallSegments())
-	for i := range 10 {
-		appendBatch(t, l, batch(1, int64(i), 200))
-	}
+	appendBatches(t, l, 10)
 	l.UpdateHighWatermark(10)
 	if err := l.AdvanceStart(9); err != nil {
 		t.Fatal(err)

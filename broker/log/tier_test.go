@@ -97,12 +97,7 @@ func TestSafety25InternalTopicsKeepTheirLiveDataHere(t *testing.T) {
 	o := options(vfs.NewMem(), cfg)
 	o.TopicPartition.Topic = wire.ConsumerOffsetsTopic
 	l := mustOpen(t, o)
-	for range 3 {
-		appendBatch(t, l, batch(1, 1, 10))
-		if err := l.Roll(testTime); err != nil {
-			t.Fatal(err)
-		}
-	}
+	appendSegments(t, l, 3, 1)
 	l.UpdateHighWatermark(3)
 	l.SetTiered(3)
 	if n, err := l.Retain(testTime); n != 0 || err != nil {
@@ -226,12 +221,7 @@ func TestTheLogStartOutlivesTheSegments(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for range 5 {
-					appendBatch(t, l, batch(1, 1, 10))
-					if err := l.Roll(testTime); err != nil {
-						t.Fatal(err)
-					}
-				}
+				appendSegments(t, l, 5, 1)
 				l.UpdateHighWatermark(5)
 				if c.checkpoint {
 					if err := m.Checkpoint(); err != nil {
@@ -277,12 +267,7 @@ func TestLogStartsAreSavedOnceForAllLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 3 {
-			appendBatch(t, l, batch(1, 1, 10))
-			if err := l.Roll(testTime); err != nil {
-				t.Fatal(err)
-			}
-		}
+		appendSegments(t, l, 3, 1)
 		l.UpdateHighWatermark(3)
 		if err := l.AdvanceStart(1); err != nil {
 			t.Fatal(err)
@@ -300,12 +285,7 @@ func TestALogThatIsNotTieredStartsAtItsFirstSegment(t *testing.T) {
 	o := managerOptions(mem, "/d1")
 	m := mustManage(t, o)
 	l := create(t, m, partition(1))
-	for range 4 {
-		appendBatch(t, l, batch(2, 1, 10))
-		if err := l.Roll(testTime); err != nil {
-			t.Fatal(err)
-		}
-	}
+	appendSegments(t, l, 4, 2)
 	l.UpdateHighWatermark(8)
 	if err := l.AdvanceStart(1); err != nil {
 		t.Fatal(err)
@@ -327,12 +307,7 @@ func TestATopicThatBecomesTiered(t *testing.T) {
 	o := managerOptions(mem, "/d1")
 	m := mustManage(t, o)
 	l := create(t, m, partition(1))
-	for range 3 {
-		appendBatch(t, l, batch(1, 1, 10))
-		if err := l.Roll(testTime); err != nil {
-			t.Fatal(err)
-		}
-	}
+	appendSegments(t, l, 3, 1)
 	l.UpdateHighWatermark(3)
 	if err := m.Checkpoint(); err != nil {
 		t.Fatal(err)
