@@ -217,6 +217,88 @@ func TestBO103RecordsStopsAtTheLimit(t *testing.T) {
 	}
 }
 
+func TestTimesAreThoseOfTheRecords(t *testing.T) {
+	for codec := None; codec <= Zstd; codec++ {
+		for _, kind := range []TimestampType{CreateTime, LogAppendTime} {
+			w := Builder{Compression: Compression{Codec: codec}}
+			for i := range 100 {
+				w.Append(now+int64(i*i%7), []byte("k"), bytes.Repeat([]byte{byte(i)}, i*i*20))
+			}
+			b, err := w.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.SetBaseOffset(50)
+			b.SetMaxTimestamp(kind, now+6)
+			var want, got []Time
+			for r, err := range Records(b, 1<<30) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, Time{r.Offset, r.Timestamp})
+			}
+			for x, err := range Times(b, 1<<30) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, x)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%v, %v: %v, want %v", codec, kind, got, want)
+			}
+			for range Times(b, 1<<30) {
+				break
+			}
+			if codec == None {
+				continue
+			}
+			var failed error
+			for _, err := range Times(b, 1000) {
+				failed = err
+			}
+			if !errors.Is(failed, ErrTooLarge) {
+				t.Errorf("%v past its limit: %v", codec, failed)
+			}
+		}
+	}
+}
+
+func TestTimesOfDamagedRecords(t *testing.T) {
+	for name, b := range map[string]Batch{
+		"no record":       withBody(None, "", 1),
+		"a negative size": withBody(None, "\x01", 1),
+		"a record cut":    withBody(None, string(bodyOf(100)[:50]), 1),
+		"a byte too many": withBody(None, string(bodyOf(100))+"x", 1),
+		"no gzip":         withBody(Gzip, "nothing", 1),
+		"no codec":        withBody(7, "nothing", 1),
+	} {
+		var failed error
+		for _, err := range Times(b, 1<<20) {
+			failed = err
+		}
+		if !errors.Is(failed, ErrCorrupt) {
+			t.Errorf("%s: %v", name, failed)
+		}
+	}
+}
+
+func TestBO103TimesUnfoldInFlatMemory(t *testing.T) {
+	const size = 64 << 20
+	b := withBody(Zstd, string(zstdBomb(recordHead(size-1), size>>17)), 1)
+	n := 0
+	used := allocated(func() {
+		for _, err := range Times(b, 1<<30) {
+			if err != nil {
+				t.Error(err)
+			}
+			n++
+		}
+	})
+	if n != 1 || used > 1<<20 {
+		t.Errorf("%d records, %d bytes allocated", n, used)
+	}
+}
+
 func TestZstdWindowsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -2,7 +2,9 @@ package record
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
 	"iter"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -66,6 +68,53 @@ func Records(b Batch, limit int) iter.Seq2[Record, error] {
 		if len(body) > 0 {
 			yield(Record{}, fmt.Errorf("%w: %d bytes after the last record", ErrCorrupt, len(body)))
 		}
+	}
+}
+
+// Time is what Times tells of a record.
+type Time struct {
+	Offset    wire.Offset // absolute
+	Timestamp int64       // the batch's MaxTimestamp under LogAppendTime
+}
+
+// Times is Records for those who want no more than offsets and timestamps: keys and values pass by, so that a body which unfolds
+// to a gigabyte takes no more memory than one of a kilobyte. What the loop does must not take long, nor unfold another batch.
+func Times(b Batch, limit int) iter.Seq2[Time, error] {
+	return func(yield func(Time, error) bool) {
+		w := takeWorkspace()
+		defer w.release()
+		stopped := false
+		err := w.unfold(b.Codec(), b.body(), func(r io.Reader) error {
+			s := stream{from: r, window: w.window[:], left: limit}
+			for range b.Count() {
+				size, ok := s.varint()
+				var g glance
+				if ok && size >= 0 {
+					g, ok = s.record(int(size))
+				}
+				if !ok || size < 0 {
+					return s.broken()
+				}
+				t := Time{Offset: b.BaseOffset() + wire.Offset(g.offsetDelta), Timestamp: b.BaseTimestamp() + g.timeDelta}
+				if b.TimestampType() == LogAppendTime {
+					t.Timestamp = b.MaxTimestamp()
+				}
+				if stopped = !yield(t, nil); stopped {
+					return nil
+				}
+			}
+			if s.fill(1) {
+				return errRecord
+			}
+			return s.failure()
+		})
+		if err == nil || stopped {
+			return
+		}
+		if !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrCorrupt) {
+			err = fmt.Errorf("%w: %w", ErrCorrupt, err)
+		}
+		yield(Time{}, err)
 	}
 }
 

@@ -14,10 +14,7 @@ func (v *validator) visitCompressed(codec Codec) *Error {
 	err := w.unfold(codec, v.batch.body(), func(r io.Reader) error {
 		s := stream{from: r, window: w.window[:], left: maxUnfolded}
 		refused = v.visitStream(&s)
-		if errors.Is(s.err, io.EOF) {
-			return nil
-		}
-		return s.err
+		return s.failure()
 	})
 	switch {
 	case err == nil:
@@ -56,6 +53,22 @@ type stream struct {
 	total  int // bytes read
 	left   int // bytes that may yet be read
 	err    error
+}
+
+// failure is why the stream broke off, nil where it came to its end.
+func (s *stream) failure() error {
+	if errors.Is(s.err, io.EOF) {
+		return nil
+	}
+	return s.err
+}
+
+// broken is why there is no record where one should be.
+func (s *stream) broken() error {
+	if err := s.failure(); err != nil {
+		return err
+	}
+	return errRecord
 }
 
 // fill sees to it that n bytes, at most a window, can be used; false says that the stream ends first.
