@@ -3,6 +3,7 @@ package log
 import (
 	"bytes"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/tidemark-io/tidemark/broker/record"
@@ -220,6 +221,27 @@ func TestTimeLookupsInCompressedBatches(t *testing.T) {
 	checkLookups(t, l)
 	if got, err := l.OffsetForTimestamp(305, 50); err != nil || got.Offset != 35 {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// BO-103: what a batch unfolds to is no matter for the memory.
+func TestTimeLookupsUnfoldInFlatMemory(t *testing.T) {
+	l := mustOpen(t, options(vfs.NewMem(), testConfig()))
+	appendBatch(t, l, batch(3, 100, 16<<20, func(w *record.Builder) { w.Compression.Codec = record.Zstd }))
+	l.UpdateHighWatermark(3)
+	if err := l.AdvanceStart(1); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	at, err := l.OffsetForTimestamp(102, 3)
+	largest, err2 := l.OffsetOfMaxTimestamp(3)
+	runtime.ReadMemStats(&after)
+	if err != nil || err2 != nil || at.Offset != 2 || largest.Offset != 2 {
+		t.Errorf("%+v %v, %+v %v", at, err, largest, err2)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 24<<20 { // the decoder's window, once
+		t.Errorf("%d bytes allocated", used)
 	}
 }
 

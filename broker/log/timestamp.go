@@ -148,7 +148,7 @@ func (s *segment) largestFrom(offset wire.Offset, maxDecompressed int) (int64, e
 		if err != nil {
 			return true, err
 		}
-		for r, err := range record.Records(b, maxDecompressed) {
+		for r, err := range record.Times(b, maxDecompressed) {
 			if err != nil {
 				return true, fmt.Errorf("%w: records of the batch at %d: %w", ErrStorage, b.BaseOffset(), err)
 			}
@@ -249,7 +249,7 @@ func (s *segment) timeEntryHolds(h *handle, e entry) bool {
 
 // firstRecord finds the first record of a batch at or behind start with a timestamp of ts or later.
 func firstRecord(b record.Batch, ts int64, start wire.Offset, maxDecompressed int) (TimestampOffset, error) {
-	for r, err := range record.Records(b, maxDecompressed) {
+	for r, err := range record.Times(b, maxDecompressed) {
 		if err != nil {
 			return NoTimestampOffset, fmt.Errorf("%w: records of the batch at %d: %w", ErrStorage, b.BaseOffset(), err)
 		}
