@@ -37,7 +37,12 @@ func partition(i int) wire.TopicPartition {
 
 func create(t testing.TB, m *Manager, tp wire.TopicPartition) *Log {
 	t.Helper()
-	l, err := m.Create(testTime, tp, wire.TopicID{9}, testConfig())
+	return createWith(t, m, tp, testConfig())
+}
+
+func createWith(t testing.TB, m *Manager, tp wire.TopicPartition, cfg config.Topic) *Log {
+	t.Helper()
+	l, err := m.Create(testTime, tp, wire.TopicID{9}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,10 +28,7 @@ func TestSafety23TheRemotePartOutlivesCheckpointsAndConfigs(t *testing.T) {
 			mem := vfs.NewMem()
 			o := managerOptions(mem, "/d")
 			m := mustManage(t, o)
-			l, err := m.Create(testTime, partition(0), wire.TopicID{9}, tiered)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := createWith(t, m, partition(0), tiered)
 			for range 5 {
 				appendBatch(t, l, batch(1, testTime.UnixMilli(), 100))
 				if err := l.Roll(testTime); err != nil {

@@ -217,10 +217,7 @@ func TestTheLogStartOutlivesTheSegments(t *testing.T) {
 				o := managerOptions(mem, "/d1")
 				o.DefaultConfig = func(string) config.Topic { return cfg }
 				m := mustManage(t, o)
-				l, err := m.Create(testTime, partition(1), wire.TopicID{9}, cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := createWith(t, m, partition(1), cfg)
 				appendSegments(t, l, 5, 1)
 				l.UpdateHighWatermark(5)
 				if c.checkpoint {
@@ -263,10 +260,7 @@ func TestLogStartsAreSavedOnceForAllLogs(t *testing.T) {
 	fault := vfs.NewFault(vfs.NewMem())
 	m := mustManage(t, managerOptions(fault, "/d1"))
 	for i := range 20 {
-		l, err := m.Create(testTime, partition(i), wire.TopicID{9}, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := createWith(t, m, partition(i), cfg)
 		appendSegments(t, l, 3, 1)
 		l.UpdateHighWatermark(3)
 		if err := l.AdvanceStart(1); err != nil {
@@ -347,10 +341,7 @@ func TestStartFromTier(t *testing.T) {
 				o := managerOptions(mem, "/d1")
 				o.DefaultConfig = func(string) config.Topic { return cfg }
 				m := mustManage(t, o)
-				l, err := m.Create(testTime, partition(1), wire.TopicID{9}, cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
+				l := createWith(t, m, partition(1), cfg)
 				if fill {
 					appendBatch(t, l, batch(1, 1, 10, from(8, 0, 0)))
 					if err := l.Roll(testTime); err != nil {

@@ -59,6 +59,16 @@ func newRigOn(t testing.TB, fs vfs.FS, dir string, settings ...string) *rig {
 	return r
 }
 
+// forget stops, and begins with the files as they are and an image of nothing.
+func (r *rig) forget() {
+	r.t.Helper()
+	if err := r.logs.Close(r.now, 1); err != nil {
+		r.t.Fatal(err)
+	}
+	r.image = nil
+	r.open()
+}
+
 // open begins with the files as they are, and the image as it was.
 func (r *rig) open() {
 	r.t.Helper()

@@ -97,12 +97,7 @@ func TestSafety09UnexplainedLogsAreSetAside(t *testing.T) {
 	known := r.create("known", topic{})
 	r.create("lost", topic{})
 	r.put("lost", 1)
-	if err := r.logs.Close(r.now, 1); err != nil {
-		t.Fatal(err)
-	}
-	// The broker starts with an image that has never heard of one of them.
-	r.image = nil
-	r.open()
+	r.forget() // and from now on the image has never heard of one of them
 	r.commit(
 		&metadata.TopicRecord{Name: "known", ID: known},
 		&metadata.PartitionRecord{TopicID: known, Partition: metadata.Partition{
@@ -128,11 +123,7 @@ func TestSafety09LogOfAnotherTopicIDIsSetAside(t *testing.T) {
 	r := newRig(t)
 	r.create("t", topic{})
 	r.put("t", 3)
-	if err := r.logs.Close(r.now, 1); err != nil {
-		t.Fatal(err)
-	}
-	r.image = nil
-	r.open()
+	r.forget()
 	r.create("t", topic{})
 	if at := r.info("t"); at.LogEndOffset != 0 {
 		t.Fatalf("%+v", at)
@@ -147,11 +138,7 @@ func TestSafety09ADeletionTakesNoLogOfAnotherTopicID(t *testing.T) {
 	r := newRig(t)
 	r.create("t", topic{})
 	r.put("t", 3)
-	if err := r.logs.Close(r.now, 1); err != nil {
-		t.Fatal(err)
-	}
-	r.image = nil
-	r.open()
+	r.forget()
 	deleted := &metadata.Topic{Name: "t", ID: r.uuid(), Partitions: make([]*metadata.Partition, 1)}
 	r.m.Apply(r.now, r.image, metadata.Delta{Topics: []metadata.TopicDelta{{Before: deleted}}})
 	r.sleep(time.Hour)

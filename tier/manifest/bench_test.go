@@ -39,57 +39,52 @@ func grown(b *bench, count int) *Manifest {
 	return m
 }
 
-var sizes = []int{10, 1_000, 100_000}
+// bySize runs a benchmark on manifests of three sizes.
+func bySize(b *testing.B, run func(b *testing.B, x *bench, m *Manifest, n int)) {
+	for _, n := range []int{10, 1_000, 100_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			x := newBench(b)
+			m := grown(x, n)
+			b.ReportAllocs()
+			run(b, x, m, n)
+		})
+	}
+}
 
 // BenchmarkOpen is what a start costs, from a snapshot at the tail.
 func BenchmarkOpen(b *testing.B) {
-	for _, n := range sizes {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			x := newBench(b)
-			grown(x, n)
-			b.ReportAllocs()
-			for b.Loop() {
-				x.open(nil, 2)
-			}
-		})
-	}
+	bySize(b, func(b *testing.B, x *bench, _ *Manifest, _ int) {
+		for b.Loop() {
+			x.open(nil, 2)
+		}
+	})
 }
 
 // BenchmarkFind looks up offsets at random, pages in memory.
 func BenchmarkFind(b *testing.B) {
-	for _, n := range sizes {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			x := newBench(b)
-			m := grown(x, n)
-			rng := rand.New(rand.NewPCG(1, 1))
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, ok, err := m.Find(b.Context(), wire.Offset(rng.IntN(n*1000))); !ok || err != nil {
-					b.Fatal(err)
-				}
+	bySize(b, func(b *testing.B, _ *bench, m *Manifest, n int) {
+		rng := rand.New(rand.NewPCG(1, 1))
+		for b.Loop() {
+			if _, ok, err := m.Find(b.Context(), wire.Offset(rng.IntN(n*1000))); !ok || err != nil {
+				b.Fatal(err)
 			}
-		})
-	}
+		}
+	})
 }
 
 // BenchmarkFindTime looks up the first candidate of a time at random, pages in memory.
 func BenchmarkFindTime(b *testing.B) {
-	for _, n := range sizes {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			x := newBench(b)
-			m := grown(x, n)
-			rng := rand.New(rand.NewPCG(1, 1))
-			b.ReportAllocs()
-			for b.Loop() {
-				for _, err := range m.FindTime(b.Context(), 1_800_000_000_000+int64(rng.IntN(n*60_000))) {
-					if err != nil {
-						b.Fatal(err)
-					}
-					break
+	bySize(b, func(b *testing.B, _ *bench, m *Manifest, n int) {
+		rng := rand.New(rand.NewPCG(1, 1))
+		for b.Loop() {
+			for _, err := range m.FindTime(b.Context(), 1_800_000_000_000+int64(rng.IntN(n*60_000))) {
+				if err != nil {
+					b.Fatal(err)
 				}
+				break
 			}
-		})
-	}
+		}
+	})
 }
 
 // BenchmarkFindCold looks up one offset with no page in memory: one get, and decoding it.
@@ -107,19 +102,14 @@ func BenchmarkFindCold(b *testing.B) {
 
 // BenchmarkCommit adds a segment to a manifest of that size.
 func BenchmarkCommit(b *testing.B) {
-	for _, n := range sizes {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			x := newBench(b)
-			m := grown(x, n)
-			b.ReportAllocs()
-			for b.Loop() {
-				x.add(m, 0, 1, 1000)
-				if m.PageDue() {
-					x.page(m, 0)
-				}
+	bySize(b, func(b *testing.B, x *bench, m *Manifest, _ int) {
+		for b.Loop() {
+			x.add(m, 0, 1, 1000)
+			if m.PageDue() {
+				x.page(m, 0)
 			}
-		})
-	}
+		}
+	})
 }
 
 // TestMemoryOfASegment: 64 bytes where its page is in memory, and the state itself stays small.
