@@ -195,6 +195,8 @@ func (l *Log) scanUpload(u *Upload, s *segment, also []io.Writer) (markers []Abo
 	if d := s.damages(); len(d) > 0 {
 		return nil, fmt.Errorf("%w: offsets %d to %d", ErrDamaged, d[0].First, d[0].Next-1)
 	}
+	l.env.scan.Lock()
+	defer l.env.scan.Unlock()
 	x := s.indexBuilder()
 	in := newScanner(u.File, 0, u.Size)
 	limit := min(u.Next, s.base+math.MaxInt32+1)

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,6 +130,38 @@ func TestUpload(t *testing.T) {
 	}
 	if rest, err := l.SealedSegments(sealed[0].Next); err != nil || len(rest) != 2 || rest[0] != sealed[1] {
 		t.Errorf("behind %d: %+v, %v", sealed[0].Next, rest, err)
+	}
+}
+
+// meter counts the uploads that are being read at a time.
+type meter struct{ now, most atomic.Int32 }
+
+func (m *meter) Write(p []byte) (int, error) {
+	m.most.Store(max(m.most.Load(), m.now.Add(1)))
+	for range 100 {
+		runtime.Gosched()
+	}
+	m.now.Add(-1)
+	return len(p), nil
+}
+
+func TestSegmentsAreVerifiedForTheirUploadOneAtATime(t *testing.T) {
+	l := uploadable(t, vfs.NewMem())
+	var m meter
+	var uploads sync.WaitGroup
+	for _, s := range l.Segments()[:3] {
+		uploads.Go(func() {
+			u, err := l.OpenUpload(s.Base, &m)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			u.Release()
+		})
+	}
+	uploads.Wait()
+	if most := m.most.Load(); most != 1 {
+		t.Errorf("%d at a time", most)
 	}
 }
 
