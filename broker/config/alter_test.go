@@ -133,6 +133,29 @@ func TestTieringIsNotSwitchedOffByAccident(t *testing.T) {
 	}
 }
 
+// Kafka has no default that tiers topics; where there is one, a topic that says nothing of itself is tiered as one that says true.
+func TestTieringByDefaultIsNotSwitchedOffByAccident(t *testing.T) {
+	const off, deletes = "remote.storage.enable", "remote.log.delete.on.disable"
+	byDefault, plain := mustParse(t, flags("tier.enable=true")), mustParse(t, flags("tier.enable=false"))
+	for name, c := range map[string]struct {
+		b              *Broker
+		existing, next map[string]string
+		refused        bool
+	}{
+		"a topic that says nothing":          {byDefault, map[string]string{}, map[string]string{off: "false"}, true},
+		"it gives up what the bucket has":    {byDefault, map[string]string{}, map[string]string{off: "false", deletes: "true"}, false},
+		"a new topic":                        {byDefault, nil, map[string]string{off: "false"}, false},
+		"a topic that has never been":        {byDefault, map[string]string{off: "false"}, map[string]string{off: "false", "retention.ms": "1"}, false},
+		"without the tier":                   {plain, map[string]string{}, map[string]string{off: "false"}, false},
+		"something else is changed":          {byDefault, map[string]string{}, map[string]string{"retention.ms": "1"}, false},
+		"it said false, and says no more so": {byDefault, map[string]string{off: "false"}, map[string]string{}, false},
+	} {
+		if err := ValidateTopic(c.b, c.existing, c.next); (wire.CodeOf(err) == wire.InvalidConfig) != c.refused {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A list does not grow past what an answer can hold, however often it is appended to.
 func TestListsDoNotGrowWithoutEnd(t *testing.T) {
 	long, more := strings.Repeat("0:1,", math.MaxInt16/4)+"0:2", "0:3"

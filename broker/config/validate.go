@@ -10,8 +10,8 @@ import (
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
-// ValidateTopic judges the overrides that a topic shall have; existing are those that it has, nil for a new topic. Errors are
-// INVALID_CONFIG with Kafka's texts.
+// ValidateTopic judges the overrides that a topic shall have; existing are those that it has, nil (and not empty) for a new topic. Errors
+// are INVALID_CONFIG with Kafka's texts.
 func ValidateTopic(b *Broker, existing, next map[string]string) error {
 	for _, name := range sortedKeys(next) {
 		if _, known := Lookup(ResourceTopic, name); !known {
@@ -34,12 +34,19 @@ func ValidateTopic(b *Broker, existing, next map[string]string) error {
 	if t.RemoteStorageEnable {
 		return b.validateTiered(t)
 	}
-	if existing["remote.storage.enable"] == "true" && !t.RemoteLogDeleteOnDisable {
+	if existing != nil && b.tiered(existing) && !t.RemoteLogDeleteOnDisable {
 		return wire.NewError(wire.InvalidConfig, "It is invalid to disable remote storage without deleting remote data. "+
 			"If you want to keep the remote data and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. "+
 			"If you want to disable remote storage and delete all remote data, please set `remote.storage.enable=false,remote.log.delete.on.disable=true`.")
 	}
 	return nil
+}
+
+// tiered tells whether a topic with these overrides is tiered: because they say so, or by default.
+func (b *Broker) tiered(overrides map[string]string) bool {
+	d, _ := Lookup(ResourceTopic, "remote.storage.enable")
+	text, err := b.topicText(d, overrides)
+	return err == nil && text == "true"
 }
 
 // validateTiered judges a topic with remote.storage.enable. Kafka tiers no compacted topics; Tidemark does.

@@ -162,10 +162,14 @@ func (s *step) checkConfigs(r metadata.ConfigResource, next map[string]string) e
 		if err := checkName(r.Name); err != nil {
 			return err
 		}
-		if err := config.ValidateTopic(s.effectiveConfig(), s.image.Configs(r), next); err != nil {
+		existing, exists := s.image.Configs(r), s.image.Topic(r.Name) != nil
+		if exists && existing == nil {
+			existing = map[string]string{}
+		}
+		if err := config.ValidateTopic(s.effectiveConfig(), existing, next); err != nil {
 			return err
 		}
-		if s.image.Topic(r.Name) == nil {
+		if !exists {
 			return refusal(wire.UnknownTopicOrPartition, "The topic '%s' does not exist.", r.Name)
 		}
 		return nil

@@ -13,9 +13,9 @@ import (
 )
 
 // oneBroker is an active controller whose only broker, 1, is unfenced and has one topic, "a".
-func oneBroker(t *testing.T) *Controller {
+func oneBroker(t *testing.T, settings ...string) *Controller {
 	t.Helper()
-	c := newController(t)
+	c := newController(t, settings...)
 	c.Elected(start, metadata.Empty(), 1)
 	c.Step(start, registration(1, "i", "boot", "", "cluster", -1, nil))
 	beat(c, 1)
@@ -64,6 +64,20 @@ func setConfig(c *Controller, r metadata.ConfigResource, name, value string) met
 	return c.Step(start, &metadata.IncrementalAlterConfigs{Resources: []metadata.ResourceOps{
 		{Resource: r, Ops: []metadata.ConfigOp{{Name: name, Op: metadata.SetConfig, Value: &value}}},
 	}}).Answer.(*metadata.AlterConfigsAnswer).Resources[0].Result
+}
+
+// A topic that is tiered by default has data in the bucket, as one that says so has: switched off without a word about that, it is refused.
+func TestATopicThatIsTieredByDefaultIsNotSwitchedOffByAccident(t *testing.T) {
+	c := oneBroker(t, "tier.enable=true")
+	if got := setConfig(c, topicA(), "remote.storage.enable", "false"); got.Code != wire.InvalidConfig || !strings.Contains(got.Message, "It is invalid to disable remote storage") {
+		t.Errorf("switched off: %v", got)
+	}
+	if got := setConfig(c, topicA(), "remote.log.delete.on.disable", "true"); got.Code != wire.None {
+		t.Errorf("%v", got)
+	}
+	if got := setConfig(c, topicA(), "remote.storage.enable", "false"); got.Code != wire.None {
+		t.Errorf("switched off with its data: %v", got)
+	}
 }
 
 func TestTopicsAreJudgedUnderTheDynamicConfigsOfBrokers(t *testing.T) {
