@@ -3,8 +3,6 @@ package tier
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -163,23 +161,6 @@ func (p *partition) doOne(ctx context.Context, now time.Time, t *plan.Task) erro
 		return p.commit(ctx, now, pointClose, &manifest.CloseRecord{End: t.Offset})
 	}
 	return fmt.Errorf("unknown task %d", t.Kind)
-}
-
-// forgotten is an error where the bucket has objects in a range that the manifest says nothing of: it was lost or rolled back, and can be
-// made anew of them. The next entries would make them orphans.
-func (p *partition) forgotten(ctx context.Context, from, to wire.Offset) error {
-	dropped := p.m.State().Dropped
-	for info, err := range p.o.Store.List(p.cause(ctx, object.CauseManifest), p.prefix+"/", "") {
-		if err != nil {
-			return fmt.Errorf("look for what is to be given up: %w", err)
-		}
-		name, kind, ok := manifest.ParseKey(strings.TrimPrefix(info.Key, p.prefix+"/"))
-		if ok && kind == manifest.LogObject && from <= name.Base && name.Base < to &&
-			!slices.ContainsFunc(dropped, func(d manifest.Dropped) bool { return d.Name == name }) {
-			return fmt.Errorf("%w: it does not know of %s, which is in the bucket: it has to be rebuilt", errHistory, info.Key)
-		}
-	}
-	return nil
 }
 
 // commitAndTell is commit for records that move the tiered end.
