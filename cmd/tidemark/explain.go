@@ -9,6 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/tidemark-io/tidemark/tier/object"
 )
 
 // errReported ends a command whose output already said what went wrong.
@@ -21,6 +23,8 @@ func explain(err error, bootstrap []string) string {
 	switch {
 	case errors.As(err, &kafka):
 		return withAdvice(err.Error(), kafka.Code)
+	case errors.Is(err, object.ErrUnavailable): // nobody has asked a broker
+		return err.Error()
 	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrRecordTimeout):
 		return fmt.Sprintf("%v\nNo answer from %s. Start a broker with `tidemark dev`, or name another with --bootstrap.", err, strings.Join(bootstrap, ", "))
 	default:

@@ -1,0 +1,16 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/tidemark-io/tidemark/tier/object"
+)
+
+func TestAStoreThatDoesNotAnswerIsNoBrokerThatDoesNot(t *testing.T) {
+	refused := fmt.Errorf("open: %w: %w", object.ErrUnavailable, &net.OpError{Op: "dial", Err: net.ErrClosed})
+	if got := explain(refused, []string{"a:1"}); got != refused.Error() {
+		t.Errorf("%q", got)
+	}
+}
