@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/tidemark-io/tidemark/deploy/process"
 )
 
 const (
@@ -156,17 +158,14 @@ func (b *broker) printed() string {
 	return string(text[max(0, len(text)-shown):])
 }
 
-// freeAddress is an address on loopback that nobody listened on a moment ago. Its port has five digits, since the tools' tables
-// are as wide as what they show.
+// freeAddress is one whose port has five digits, since the tools' tables are as wide as what they show.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	var listen net.ListenConfig
-	l, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := process.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // awaitMetadata asks the broker for its cluster until it answers with a controller.
