@@ -32,20 +32,13 @@ func (e *expectation) goesBothWays() bool {
 	return strings.HasPrefix(e.part, unstable) || strings.Contains(e.part, sometimes)
 }
 
-// parseExpected reads tab-separated lines of suite, test and part; # begins a comment.
+// parseExpected reads rows of suite, test and part.
 func parseExpected(text string) ([]*expectation, error) {
 	var list []*expectation
-	for i, line := range strings.Split(text, "\n") {
-		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
-			continue
-		}
-		fields := strings.Split(line, "\t")
-		if len(fields) != 3 || strings.TrimSpace(fields[2]) == "" {
-			return nil, fmt.Errorf("line %d is not suite, test, part", i+1)
-		}
-		list = append(list, &expectation{suite: fields[0], test: fields[1], part: fields[2], line: i + 1})
-	}
-	return list, nil
+	err := rows(text, []string{"suite", "test", "part"}, func(line int, f []string) {
+		list = append(list, &expectation{suite: f[0], test: f[1], part: f[2], line: line})
+	})
+	return list, err
 }
 
 // outcome is what a suite came to.

@@ -27,20 +27,28 @@ type entry struct {
 	used                  int
 }
 
-// parseAllowList reads tab-separated lines of scenario, step, field and reason; # begins a comment.
+// parseAllowList reads rows of scenario, step, field and reason.
 func parseAllowList(text string) ([]*entry, error) {
 	var list []*entry
+	err := rows(text, []string{"scenario", "step", "field", "reason"}, func(line int, f []string) {
+		list = append(list, &entry{scenario: f[0], step: f[1], field: f[2], reason: f[3], line: line})
+	})
+	return list, err
+}
+
+// rows reads tab-separated lines of fields, of which the last, which says why, is not empty; # begins a comment.
+func rows(text string, fields []string, each func(line int, f []string)) error {
 	for i, line := range strings.Split(text, "\n") {
 		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
 			continue
 		}
-		parts := strings.Split(line, "\t")
-		if len(parts) != 4 || strings.TrimSpace(parts[3]) == "" {
-			return nil, fmt.Errorf("line %d is not scenario, step, field, reason", i+1)
+		f := strings.Split(line, "\t")
+		if len(f) != len(fields) || strings.TrimSpace(f[len(f)-1]) == "" {
+			return fmt.Errorf("line %d is not %s", i+1, strings.Join(fields, ", "))
 		}
-		list = append(list, &entry{scenario: parts[0], step: parts[1], field: parts[2], reason: parts[3], line: i + 1})
+		each(i+1, f)
 	}
-	return list, nil
+	return nil
 }
 
 func (e *entry) covers(d difference) bool {

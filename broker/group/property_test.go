@@ -71,24 +71,10 @@ func (p *play) step() {
 		p.pass(time.Duration(rapid.IntRange(1, 20000).Draw(p.rt, "ms")) * time.Millisecond)
 	case "log":
 		p.control(rapid.SampledFrom([]string{"fail", "work", "work", "hold", "release"}).Draw(p.rt, "log"))
+		p.failed = p.failed || p.log.err != nil
 	case "reload":
 		p.load()
 		p.failed = p.log.err != nil
-	}
-}
-
-func (p *play) control(what string) {
-	switch what {
-	case "fail":
-		p.log.err = wire.NotEnoughReplicas
-		p.failed = true
-	case "work":
-		p.log.err = nil
-	case "hold":
-		p.log.held = true
-	case "release":
-		p.log.held = false
-		p.HighWatermark(0, p.log.end)
 	}
 }
 

@@ -171,7 +171,7 @@ func (k *talk) run(d *datadriven.TestData) {
 	case "wake":
 		k.say("at", "%s", k.NextWake().Sub(k.now))
 	case "log":
-		k.control(d.CmdArgs[0].Key)
+		k.logCommand(d.CmdArgs[0].Key)
 	case "reload":
 		k.load()
 	default:
@@ -196,24 +196,14 @@ func (k *talk) configure(c *Config, key, value string) {
 	}
 }
 
-// control changes what the log does: fail, work, hold (the high watermark), release, dump.
-func (k *talk) control(what string) {
-	switch what {
-	case "fail":
-		k.log.err = wire.NotEnoughReplicas
-	case "work":
-		k.log.err = nil
-	case "hold":
-		k.log.held = true
-	case "release":
-		k.log.held = false
-		k.HighWatermark(0, k.log.end)
-	case "dump":
+// logCommand is one that control knows, or dump.
+func (k *talk) logCommand(what string) {
+	if what == "dump" {
 		k.log.records(func(r record.Record) bool {
 			k.say(fmt.Sprint(r.Offset), "%s", describeRecord(r.Key, r.Value))
 			return true
 		})
-	default:
+	} else if !k.control(what) {
 		k.t.Fatalf("unknown log command %s", what)
 	}
 }

@@ -105,6 +105,24 @@ func (w *world) load() {
 	w.FinishLoad(w.now, load, w.log.end, err)
 }
 
+// control changes what the log does: fail, work, hold (the high watermark), release. It tells whether there is such a thing.
+func (w *world) control(what string) bool {
+	switch what {
+	case "fail":
+		w.log.err = wire.NotEnoughReplicas
+	case "work":
+		w.log.err = nil
+	case "hold":
+		w.log.held = true
+	case "release":
+		w.log.held = false
+		w.HighWatermark(0, w.log.end)
+	default:
+		return false
+	}
+	return true
+}
+
 // pass lets time go by, stopping wherever something is due.
 func (w *world) pass(d time.Duration) {
 	end := w.now.Add(d)
