@@ -48,6 +48,8 @@ type Manager struct {
 	answered   []logStartWaiter // to be told by the next Due or completion
 	pulsed     time.Time        // the last Due
 	closing    time.Time        // the deadline of a clean stop; zero: there is none
+	reached    time.Time        // when a request to the store last succeeded
+	cutOff     bool             // partitions may be
 }
 
 // running is a job that is out.

@@ -36,6 +36,7 @@ func (p *partition) open(ctx context.Context, now time.Time) (*Release, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the manifest: %w", err)
 	}
+	p.reached = true
 	p.at(pointOpened)
 	if p.fencedBy(s) {
 		return nil, p.fenced(s)
@@ -240,6 +241,7 @@ func (p *partition) commit(ctx context.Context, now time.Time, point string, rec
 	}
 	outcome, err := p.m.Commit(ctx, now, p.Epoch, records...)
 	if outcome == object.Done {
+		p.reached = true
 		p.at(point + pointCommitted)
 		return nil
 	}

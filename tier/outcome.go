@@ -49,6 +49,10 @@ func (m *Manager) complete(now time.Time, r *running, out outcome) {
 	if r.ended != nil && out.err != nil {
 		out.err = fmt.Errorf("%w: %w", r.ended, out.err)
 	}
+	if p.reached && out.err == nil {
+		m.storeReachedLocked(now)
+	}
+	p.reached = false
 	if p.resigned {
 		if next := p.successor; next != nil && !next.resigned {
 			m.queue.put(next, next.due)
@@ -96,6 +100,7 @@ func (m *Manager) noteLocked(now time.Time, p *partition, out outcome) {
 			p.errSince = now
 		}
 		p.err = out.err
+		m.failedLocked(now, p)
 		p.failures++
 		if p.stopped = final(out.err); !p.stopped {
 			m.queue.put(p, now.Add(m.backoff(p.failures, p.held)))

@@ -43,12 +43,15 @@ type partition struct {
 	stopped    bool // for good: fenced, or the manifest is not to be trusted
 	whole      bool // closed whole, or nothing is to be closed
 	failures   int
+	failed     time.Time // the last time
+	cutOff     bool      // nobody has reached the store since the failure before the last one
 	err        error
 	errSince   time.Time
 
 	// What follows belongs to the job that is out.
 	m        *manifest.Manifest
 	settled  bool              // the manifest and the log tell one history
+	reached  bool              // the store, by the job that is out
 	pending  *manifest.Segment // uploaded, and its entry is not in; it may come late
 	givenUp  []manifest.Name   // attempts whose objects may be there, and that no entry was ever tried for
 	oldest   oldestSegments

@@ -72,8 +72,24 @@ func (h *leaseHolder) event(now time.Time, ev lease.Event) {
 	}
 	h.role.engine.lanes.add(LaneLease, func(ctx context.Context) Completion {
 		done := lease.Do(ctx, h.store, action)
-		return func(now time.Time) { h.event(now, done) }
+		return func(now time.Time) {
+			if reached(done) {
+				h.role.engine.tier.worker.StoreReached(now)
+			}
+			h.event(now, done)
+		}
 	})
+}
+
+// reached tells whether the store has answered, whatever it said.
+func reached(done lease.Event) bool {
+	switch done := done.(type) {
+	case lease.ReadDone:
+		return done.Err == nil
+	case lease.WriteDone:
+		return done.Outcome == object.Done
+	}
+	return false
 }
 
 // tellUnreadable tells people of a lease that nobody can take until one of them has looked at it.
