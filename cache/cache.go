@@ -48,7 +48,7 @@ type Options struct {
 
 	MemoryBytes int64 // of all buffers together; at least blocksMin blocks are had whatever it says
 	BlockBytes  int64 // of a block; if 0, DefaultBlockBytes, or RangeBytes where that is less
-	RangeBytes  int64 // most bytes of one get; a get does not cross its multiples. 0: one block
+	RangeBytes  int64 // most bytes of one get; where more is wanted gets begin at its multiples. 0: one block
 
 	FS        vfs.FS // with DiskBytes: where the disk level lies
 	Dir       string // in a file "blocks", which begins anew at each start
@@ -159,6 +159,9 @@ func (c *Cache) PinBytesMax() int64 { return int64(c.window-1) * c.o.BlockBytes 
 
 // RangeBytes is the size of the largest get, a multiple of the size of a block.
 func (c *Cache) RangeBytes() int64 { return c.o.RangeBytes }
+
+// BlockBytes is the size of a block.
+func (c *Cache) BlockBytes() int64 { return c.o.BlockBytes }
 
 // Stats counts.
 func (c *Cache) Stats() Stats {

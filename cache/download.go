@@ -6,18 +6,22 @@ import (
 	"io"
 )
 
-// download brings in blocks of one object, which are in order: neighbours by one get, as far as RangeBytes lets it.
+// download brings in blocks of one object, which are in order: neighbours by one get, as far as RangeBytes lets it. More than that is
+// cut at its multiples.
 func (c *Cache) download(o Object, missing []*block) {
-	perRange := c.o.RangeBytes / c.o.BlockBytes
+	perRange := int(c.o.RangeBytes / c.o.BlockBytes)
 	for len(missing) > 0 {
 		onDisk := c.disk != nil && c.disk.has(missing[0].id)
 		n := 1
 		for n < len(missing) && !onDisk {
 			before, b := missing[n-1].id, missing[n].id
-			if b.index != before.index+1 || b.index%perRange == 0 || c.disk != nil && c.disk.has(b) {
+			if b.index != before.index+1 || c.disk != nil && c.disk.has(b) {
 				break
 			}
 			n++
+		}
+		if n > perRange {
+			n = perRange - int(missing[0].id.index%int64(perRange))
 		}
 		run := missing[:n:n]
 		missing = missing[n:]

@@ -58,6 +58,21 @@ func (c *Cache) Load(o Object, from, to int64) {
 	}
 }
 
+// Has tells whether the block with a byte of the object is in memory or on its way there.
+func (c *Cache) Has(o Object, at int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, _ := c.findLocked(id{o.Key, at / c.o.BlockBytes}, false)
+	return b != nil
+}
+
+// AheadBytes is how much room there is for what is brought in ahead, and how much there is in an empty cache.
+func (c *Cache) AheadBytes() (left, most int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(max(c.unreadMax()-c.unread, 0)) * c.o.BlockBytes, int64(c.unreadMax()) * c.o.BlockBytes
+}
+
 // Object is what is pinned of.
 func (p *Pin) Object() Object { return p.object }
 

@@ -3,6 +3,7 @@ package cold
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,10 +28,25 @@ const (
 // batch of the first partition. What q says must not change any more: a partition that comes too late is still being read.
 func (r *Reader) Read(ctx context.Context, now time.Time, q *Request) []Result {
 	results := make([]Result, len(q.Partitions))
-	jobs := r.share(q)
+	jobs, others := r.turns(now, r.share(q))
+	r.readAll(ctx, now, jobs, results)
+	if len(others) > 0 && ctx.Err() == nil && !slices.ContainsFunc(results, Result.said) {
+		r.readAll(ctx, now, others, results)
+	}
+	return results
+}
+
+// said tells whether the result has anything to say.
+func (r Result) said() bool { return r.Records.Length > 0 || r.Code != wire.None }
+
+// readAll reads jobs side by side, and sets their results until ctx is over.
+func (r *Reader) readAll(ctx context.Context, now time.Time, jobs []job, results []Result) {
 	room, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a := &answer{room: cancel, results: results, pending: len(jobs), done: make(chan struct{})}
+	a := &answer{room: cancel, results: results, pending: len(jobs), enough: 1, done: make(chan struct{})}
+	if len(jobs) > 0 && jobs[0].crowded {
+		a.enough = (len(jobs) + 1) / 2
+	}
 	for _, j := range jobs {
 		select {
 		case r.tasks <- struct{}{}:
@@ -49,7 +65,7 @@ func (r *Reader) Read(ctx context.Context, now time.Time, q *Request) []Result {
 			t.readAhead()
 		})
 	}
-	return a.wait(ctx)
+	a.wait(ctx)
 }
 
 // job is a partition with its share of the limits.
@@ -59,6 +75,7 @@ type job struct {
 	limit     int64
 	first     bool // its first batch may be larger than the limit
 	committed bool
+	crowded   bool // one of many: it reads no further ahead than to the end of its turn
 }
 
 // share gives each partition its part of the bytes. Those that get nothing are not read.
@@ -80,12 +97,13 @@ func (r *Reader) share(q *Request) []job {
 
 // answer gathers the results of a request until it is over.
 type answer struct {
-	room context.CancelFunc // called when there is something: who still waits for room in the cache then gives up
+	room context.CancelFunc // called when there is enough: who still waits for room in the cache, or for a crowd's bytes, then gives up
 	done chan struct{}      // closed when all results are there
 
 	mu      sync.Mutex // guards what follows; a leaf
 	results []Result
 	pending int
+	enough  int // results with records that are still wanted
 	over    bool
 }
 
@@ -93,6 +111,10 @@ type answer struct {
 func (a *answer) deliver(row int, result Result) {
 	a.mu.Lock()
 	late := a.over
+	if result.Records.Length > 0 {
+		a.enough--
+	}
+	enough := a.enough <= 0
 	if !late {
 		a.results[row] = result
 		if a.pending--; a.pending == 0 {
@@ -100,15 +122,15 @@ func (a *answer) deliver(row int, result Result) {
 		}
 	}
 	a.mu.Unlock()
-	if result.Records.Length > 0 {
+	if enough {
 		a.room()
-		if late {
-			result.Records.Release()
-		}
+	}
+	if late && result.Records.Length > 0 {
+		result.Records.Release()
 	}
 }
 
-func (a *answer) wait(ctx context.Context) []Result {
+func (a *answer) wait(ctx context.Context) {
 	if a.pendingNow() > 0 {
 		select {
 		case <-a.done:
@@ -118,7 +140,6 @@ func (a *answer) wait(ctx context.Context) []Result {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true
-	return a.results
 }
 
 func (a *answer) pendingNow() int {
@@ -133,7 +154,7 @@ type task struct {
 	*Reader
 	job
 	ctx  context.Context // until the request is over
-	room context.Context // until there is something to answer with
+	room context.Context // until there is enough to answer with
 	look context.Context // for look-ups in manifest and sidecars
 	now  time.Time
 	seen spot // what was read last

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/cache"
 	"github.com/tidemark-io/tidemark/tier/manifest"
 )
 
@@ -28,6 +29,7 @@ type place struct {
 type mark struct {
 	stream   *stream
 	name     manifest.Name // of the segment that the read has left off in
+	object   cache.Object  // that it lies in
 	position int64         // of the next batch in it
 	ahead    int64         // up to which position bytes were asked for already
 }
@@ -75,6 +77,18 @@ func (s *streams) find(p place) (m mark, ok bool) {
 	return e.Value.(placed).mark, true
 }
 
+// queue is the mark at a place, and since when its reader waits for a turn: since its last read, or from now on.
+func (s *streams) queue(now time.Time, p place) (m mark, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.places[p]; ok {
+		m = e.Value.(placed).mark
+		return m, m.stream.last
+	}
+	s.putLocked(p, mark{stream: &stream{last: now}})
+	return mark{}, now
+}
+
 // window is how many bytes to be ahead by at a mark, when so many may be ahead of all streams together: a chunk at least, as
 // several may read the same bytes. The cache has the last word.
 func (s *streams) window(m mark, room, chunk int64) int64 {
@@ -108,12 +122,16 @@ func (s *streams) note(now time.Time, l left, chunk, most int64) {
 	s.active[t] = struct{}{}
 	s.sweepLocked(now)
 	l.mark.stream = t
-	if e, ok := s.places[l.next]; ok {
-		e.Value = placed{l.next, l.mark}
+	s.putLocked(l.next, l.mark)
+}
+
+func (s *streams) putLocked(p place, m mark) {
+	if e, ok := s.places[p]; ok {
+		e.Value = placed{p, m}
 		s.order.MoveToBack(e)
 		return
 	}
-	s.places[l.next] = s.order.PushBack(placed{l.next, l.mark})
+	s.places[p] = s.order.PushBack(placed{p, m})
 	if s.order.Len() > placesMax {
 		oldest := s.order.Remove(s.order.Front()).(placed)
 		delete(s.places, oldest.place)

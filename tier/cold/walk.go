@@ -69,8 +69,16 @@ func (w *walk) acquire() error {
 	if !w.exact {
 		to += indexSlack
 	}
+	if w.mark.name != w.segment.Name {
+		w.mark.ahead = 0
+	}
 	ahead := to
-	if w.mark.stream != nil {
+	switch {
+	case w.crowded:
+		ahead = w.turnEnd(w.mark, w.position, w.limit)
+		to = min(to, ahead)
+		w.mark.ahead = ahead
+	case w.mark.stream != nil:
 		ahead = w.ahead(to)
 	}
 	var err error
@@ -91,10 +99,7 @@ func (w *walk) ahead(to int64) int64 {
 	if w.rate.debt() > 0 {
 		return to
 	}
-	ahead := int64(0)
-	if w.mark.name == w.segment.Name {
-		ahead = w.mark.ahead
-	}
+	ahead := w.mark.ahead
 	switch {
 	case whole:
 		ahead = max(ahead, w.align(to+window))
@@ -186,6 +191,9 @@ func (w *walk) need(from, to, begin, served int64) error {
 		return errLater
 	}
 	w.stalled = true
+	if w.crowded {
+		return w.pin.Wait(w.room, from, to)
+	}
 	return w.pin.Wait(w.ctx, from, to)
 }
 
@@ -219,7 +227,7 @@ func (w *walk) leave(next wire.Offset, position, bytes int64) {
 	chunk := w.o.Cache.RangeBytes
 	w.streams.note(w.now, left{
 		at: w.mark, next: w.place(next),
-		mark:  mark{name: w.segment.Name, position: position, ahead: w.mark.ahead},
+		mark:  mark{name: w.segment.Name, object: w.object, position: position, ahead: w.mark.ahead},
 		bytes: bytes, stalled: w.stalled, get: w.store.duration(chunk),
 	}, chunk, w.o.Config().ReadAheadBytes)
 }
