@@ -247,10 +247,14 @@ func (t *tiering) neverUsed() []metadata.TopicPartitions {
 	return list
 }
 
-// within bounds the time of a read. Where none passes while tasks run, only what is over already ends.
-func (t *tiering) within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	if t.timed || limit <= 0 {
-		return context.WithTimeout(ctx, limit)
+// until bounds the time of a read that was asked for at now: what it waited for its turn counts. Where no time passes while tasks run,
+// only what was over already ends.
+func (t *tiering) until(ctx context.Context, now, deadline time.Time) (context.Context, context.CancelFunc) {
+	switch {
+	case t.timed:
+		return context.WithDeadline(ctx, deadline)
+	case !deadline.After(now):
+		return context.WithTimeout(ctx, 0)
 	}
 	return context.WithCancel(ctx)
 }
@@ -271,7 +275,7 @@ func (t *tiering) assigned() int {
 
 // read answers a fetch from the bucket.
 func (t *tiering) read(ctx context.Context, now time.Time, r *replica.RemoteFetch) []replica.RemoteResult {
-	ctx, cancel := t.within(ctx, r.Deadline.Sub(now))
+	ctx, cancel := t.until(ctx, now, r.Deadline)
 	defer cancel()
 	results := make([]replica.RemoteResult, len(r.Partitions))
 	request := &cold.Request{MaxBytes: r.MaxBytes, MinOneBatch: r.MinOneBatch, Committed: r.Committed}
@@ -310,7 +314,7 @@ func (t *tiering) cold(tp wire.TopicPartition, id wire.TopicID) (cold.Partition,
 
 // lookUp answers a look-up by time from the bucket.
 func (t *tiering) lookUp(ctx context.Context, now time.Time, r replica.RemoteTime) (log.TimestampOffset, error) {
-	ctx, cancel := t.within(ctx, r.Deadline.Sub(now))
+	ctx, cancel := t.until(ctx, now, r.Deadline)
 	defer cancel()
 	from, ok := t.cold(r.TopicPartition, r.TopicID)
 	if !ok {
