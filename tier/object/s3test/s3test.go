@@ -29,6 +29,8 @@ import (
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/tidemark-io/tidemark/deploy/process"
 )
 
 // Kind is a program that speaks S3.
@@ -196,12 +198,11 @@ func command(ctx context.Context, program []string, kind Kind, address, data, ce
 
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	address, err := process.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // startTime is how long a server may take: MinIO takes two seconds, and more on a machine with other work.
