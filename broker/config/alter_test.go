@@ -67,6 +67,8 @@ func TestBadChangesGetKafkasCodeAndText(t *testing.T) {
 		{"too many threads", plain, ResourceBroker, []Op{set("num.io.threads", "100")}, wire.InvalidRequest, "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for num.io.threads=100, value should not be greater than double the current value 8 for configuration Invalid dynamic configuration"},
 		{"too few threads", plain, ResourceBroker, []Op{set("num.io.threads", "1")}, wire.InvalidRequest, "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for num.io.threads=1, value should be at least half the current value 8 for configuration Invalid dynamic configuration"},
 		{"key store", plain, ResourceBroker, []Op{set("ssl.keystore.location", "x")}, wire.InvalidRequest, "These security configs can be dynamically updated only per-listener using the listener prefix: [ssl.keystore.location]"},
+		{"roll time of zero", plain, ResourceBroker, []Op{set("log.roll.ms", "0")}, wire.InvalidRequest, "requirement failed: log.roll.ms must be greater than or equal to 1"},
+		{"negative jitter", plain, ResourceBroker, []Op{set("log.roll.jitter.ms", "-9")}, wire.InvalidRequest, "requirement failed: log.roll.jitter.ms must be greater than or equal to 0"},
 		{"retention of zero", plain, ResourceBroker, []Op{set("log.retention.ms", "0")}, wire.InvalidRequest, "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1"},
 		{"append to a broker number", plain, ResourceBroker, []Op{{Type: Append, Name: "num.io.threads", Value: &value}}, wire.InvalidConfig, "Config value append is not allowed for config key: num.io.threads"},
 		{"append to the unknown", plain, ResourceBroker, []Op{{Type: Append, Name: "no.such.thing", Value: &value}}, wire.InvalidConfig, "Unknown config name: no.such.thing"},
@@ -111,6 +113,30 @@ func TestOddChangesThatKafkaTakes(t *testing.T) {
 	} {
 		if _, err := apply(b, c.resource, nil, c.op); err != nil {
 			t.Errorf("%s: %v", c.op.Name, err)
+		}
+	}
+}
+
+// A broker that takes no connections could not be told otherwise.
+func TestABrokerIsNotShutAgainstAllClients(t *testing.T) {
+	b := mustParse(t)
+	for _, perBroker := range []bool{false, true} {
+		for name, text := range map[string]string{
+			"max.connections":              "Invalid value org.apache.kafka.common.config.ConfigException: Invalid max.connections 0 for configuration Invalid dynamic configuration",
+			"max.connection.creation.rate": "Invalid value org.apache.kafka.common.config.ConfigException: Invalid max.connection.creation.rate 0 for configuration Invalid dynamic configuration",
+			"max.connections.per.ip":       "requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+		} {
+			err := ValidateBroker(b, map[string]string{name: "0"}, perBroker)
+			if wire.CodeOf(err) != wire.InvalidRequest || *wire.MessageOf(err) != text {
+				t.Errorf("got %v", err)
+			}
+			if err := ValidateBroker(b, map[string]string{name: "1"}, perBroker); err != nil {
+				t.Errorf("got %v", err)
+			}
+		}
+		own := map[string]string{"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:9"}
+		if err := ValidateBroker(b, own, perBroker); err != nil {
+			t.Errorf("got %v", err)
 		}
 	}
 }

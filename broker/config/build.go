@@ -187,6 +187,9 @@ func (r *reader) network() {
 	r.b.MaxConnections = r.int("max.connections")
 	r.b.MaxConnectionsPerIP = r.int("max.connections.per.ip")
 	r.b.MaxConnectionsPerIPOverrides = r.counts("max.connections.per.ip.overrides")
+	if r.b.MaxConnectionsPerIP == 0 && len(r.b.MaxConnectionsPerIPOverrides) == 0 {
+		r.fail("max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.")
+	}
 	r.b.ConnectionsMaxIdleMs = r.long("connections.max.idle.ms")
 	r.b.RequestTimeoutMs = r.int("request.timeout.ms")
 	if total := r.b.QueuedMaxRequestBytes; total > 0 && total < int64(r.b.SocketRequestMaxBytes) {
@@ -230,6 +233,15 @@ func (r *reader) logs() {
 		if text := r.text(name); text == "0" || len(text) > 1 && text[0] == '-' && text != "-1" {
 			r.fail("%s must be unlimited (-1) or, greater than or equal to 1", name)
 		}
+	}
+	r.atLeast("log.roll.ms", 1)
+	r.atLeast("log.roll.jitter.ms", 0)
+}
+
+// atLeast bounds a setting that need not have a value.
+func (r *reader) atLeast(name string, low int64) {
+	if r.text(name) != "" && r.long(name) < low {
+		r.fail("%s must be greater than or equal to %d", name, low)
 	}
 }
 

@@ -127,7 +127,26 @@ func ValidateBroker(b *Broker, next map[string]string, perBroker bool) error {
 	if err != nil {
 		return wire.NewError(wire.InvalidRequest, "requirement failed: "+err.Error())
 	}
+	if err := validateConnections(after); err != nil {
+		return err
+	}
 	return validateThreads(b, after)
+}
+
+// validateConnections keeps a broker from being shut against all clients, who then could not open it again.
+func validateConnections(after *Broker) error {
+	for _, name := range []string{"max.connections", "max.connection.creation.rate"} {
+		if after.values[name] == "0" {
+			return refuseChange("Invalid " + name + " 0")
+		}
+	}
+	return nil
+}
+
+// refuseChange is how Kafka words what a part of the broker has against its new settings.
+func refuseChange(why string) error {
+	return wire.NewError(wire.InvalidRequest,
+		"Invalid value org.apache.kafka.common.config.ConfigException: "+why+" for configuration Invalid dynamic configuration")
 }
 
 var perListenerOnly = regexp.MustCompile(`^ssl\.(?:keystore\.(?:type|location|password|key|certificate\.chain)|key\.password|truststore\.(?:type|location|password|certificates))$`)
@@ -153,8 +172,7 @@ func validateThreads(before, after *Broker) error {
 		default:
 			continue
 		}
-		return wire.NewError(wire.InvalidRequest, fmt.Sprintf("Invalid value org.apache.kafka.common.config.ConfigException: "+
-			"Dynamic thread count update validation failed for %s=%d, %s for configuration Invalid dynamic configuration", name, is, why))
+		return refuseChange(fmt.Sprintf("Dynamic thread count update validation failed for %s=%d, %s", name, is, why))
 	}
 	return nil
 }
