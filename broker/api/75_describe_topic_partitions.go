@@ -56,15 +56,15 @@ func handleDescribeTopicPartitions(s *Server, c *call, request *kmsg.DescribeTop
 
 	room := pageSize(request.ResponsePartitionLimit, s.Config().MaxRequestPartitions)
 	for _, name := range names {
+		if room == 0 {
+			response.NextCursor = nextPartition(name, 0)
+			break
+		}
 		topic := image.Topic(name)
 		if topic == nil {
 			response.Topics = append(response.Topics, refusedTopic(name, wire.UnknownTopicOrPartition))
 			first = 0
 			continue
-		}
-		if room == 0 {
-			response.NextCursor = nextPartition(name, 0)
-			break
 		}
 		end := min(first+room, int32(len(topic.Partitions)))
 		response.Topics = append(response.Topics, describedTopic(image, topic, first, end))

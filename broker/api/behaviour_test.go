@@ -346,6 +346,26 @@ func TestOffsetsGoByTopicIDFromVersion10(t *testing.T) {
 	}
 }
 
+// A page that is full ends before the next topic, whether that exists or not.
+func TestDescribeTopicPartitionsEndsAFullPage(t *testing.T) {
+	r := newRig(t)
+	r.create("t")
+	request := kmsg.NewPtrDescribeTopicPartitionsRequest()
+	request.ResponsePartitionLimit = 1
+	for _, name := range []string{"t", "u"} {
+		request.Topics = append(request.Topics, kmsg.DescribeTopicPartitionsRequestTopic{Topic: name})
+	}
+	answer := ask[*kmsg.DescribeTopicPartitionsResponse](r, request)
+	if next := answer.NextCursor; len(answer.Topics) != 1 || next == nil || next.Topic != "u" || next.Partition != 0 {
+		t.Fatalf("%+v", answer)
+	}
+	request.Cursor = &kmsg.DescribeTopicPartitionsRequestCursor{Topic: "u"}
+	answer = ask[*kmsg.DescribeTopicPartitionsResponse](r, request)
+	if got := codes(answer); !slices.Equal(got, []wire.Code{wire.UnknownTopicOrPartition}) || answer.NextCursor != nil {
+		t.Errorf("%+v", answer)
+	}
+}
+
 // What is read is what was written, as ranges of the log's files.
 func TestFetchAnswersWithRangesOfTheLog(t *testing.T) {
 	r := newRig(t)
