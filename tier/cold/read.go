@@ -157,6 +157,7 @@ type task struct {
 	room context.Context // until there is enough to answer with
 	look context.Context // for look-ups in manifest and sidecars
 	now  time.Time
+	idle bool // nothing is brought in ahead
 	seen spot // what was read last
 	next int64
 }

@@ -78,7 +78,7 @@ func (w *walk) acquire() error {
 		ahead = w.turnEnd(w.mark, w.position, w.limit)
 		to = min(to, ahead)
 		w.mark.ahead = ahead
-	case w.mark.stream != nil:
+	case w.mark.stream != nil && !w.idle:
 		ahead = w.ahead(to)
 	}
 	var err error
