@@ -162,12 +162,23 @@ func (t *tiering) RecordStart(
 	t.worker.ReportLogStart(now, tp, offset, deadline, func(err error) { done(t.engine.stepped, err) })
 }
 
-// Fetch reads as a task.
+// Fetch reads as a task. Where all tasks are taken, as by a store that hangs, what is in memory is read at once: without a place among
+// those who wait if the first partition has something, so that each gets its turn, and in place of a refusal in any case.
 func (t *tiering) Fetch(now time.Time, r *replica.RemoteFetch, done func([]replica.RemoteResult)) {
+	if t.crowded() {
+		results := t.readCached(now, r)
+		if results[0].Records.Length > 0 {
+			done(results)
+			return
+		}
+		releaseAll(results)
+	}
 	refused := func() {
-		results := make([]replica.RemoteResult, len(r.Partitions))
+		results := t.readCached(now, r)
 		for i := range results {
-			results[i].Code = wire.KafkaStorageError // retriable, and the client waits before it tries again
+			if results[i].Records.Length == 0 {
+				results[i].Code = wire.KafkaStorageError // retriable, and the client waits before it tries again
+			}
 		}
 		done(results)
 	}
@@ -194,6 +205,13 @@ func (t *tiering) submit(refused func(), read func(ctx context.Context)) {
 	})
 	t.mu.Unlock()
 	t.engine.wake()
+}
+
+// crowded tells whether a read would have to wait for a task.
+func (t *tiering) crowded() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.out >= t.engine.config.RemoteReaderThreads
 }
 
 func (t *tiering) enter() bool {
@@ -277,6 +295,15 @@ func (t *tiering) assigned() int {
 func (t *tiering) read(ctx context.Context, now time.Time, r *replica.RemoteFetch) []replica.RemoteResult {
 	ctx, cancel := t.until(ctx, now, r.Deadline)
 	defer cancel()
+	return t.readWith(r, func(q *cold.Request) []cold.Result { return t.reader.Read(ctx, now, q) })
+}
+
+// readCached answers a fetch from memory.
+func (t *tiering) readCached(now time.Time, r *replica.RemoteFetch) []replica.RemoteResult {
+	return t.readWith(r, func(q *cold.Request) []cold.Result { return t.reader.Cached(now, q) })
+}
+
+func (t *tiering) readWith(r *replica.RemoteFetch, read func(*cold.Request) []cold.Result) []replica.RemoteResult {
 	results := make([]replica.RemoteResult, len(r.Partitions))
 	request := &cold.Request{MaxBytes: r.MaxBytes, MinOneBatch: r.MinOneBatch, Committed: r.Committed}
 	rows := make([]int, 0, len(r.Partitions))
@@ -292,7 +319,7 @@ func (t *tiering) read(ctx context.Context, now time.Time, r *replica.RemoteFetc
 			Partition: from, Offset: p.Offset, UpTo: p.UpTo, MaxBytes: p.MaxBytes, LocalAborted: p.LocalAborted,
 		})
 	}
-	for i, got := range t.reader.Read(ctx, now, request) {
+	for i, got := range read(request) {
 		result := &results[rows[i]]
 		result.Code, result.Records = got.Code, got.Records
 		for _, a := range got.Aborted {
@@ -300,6 +327,15 @@ func (t *tiering) read(ctx context.Context, now time.Time, r *replica.RemoteFetc
 		}
 	}
 	return results
+}
+
+// releaseAll lets go of records that nobody is to get.
+func releaseAll(results []replica.RemoteResult) {
+	for i := range results {
+		if results[i].Records.Release != nil {
+			results[i].Records.Release()
+		}
+	}
 }
 
 // cold is a partition as the reader sees it. Its manifest is not known in the first moments of a leadership.

@@ -1,0 +1,81 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/tidemark-io/tidemark/broker/replica"
+	"github.com/tidemark-io/tidemark/broker/wire"
+)
+
+// fetchOf reads the first records of topics. What it returns is nil for as long as there is no answer.
+func (r *rig) fetchOf(topics ...string) *[]replica.FetchResult {
+	r.t.Helper()
+	request := &replica.FetchRequest{ReplicaID: replica.ConsumerID, MaxBytes: 1 << 20, MaxWait: time.Second, MinBytes: 1}
+	for _, topic := range topics {
+		request.Partitions = append(request.Partitions, replica.FetchPartition{
+			Topic: topic, MaxBytes: 1 << 16, CurrentLeaderEpoch: -1, LastFetchedEpoch: -1, LogStartOffset: -1,
+		})
+	}
+	got := new([]replica.FetchResult)
+	r.e.Replicas().Fetch(r.now, request, func(results []replica.FetchResult) {
+		*got = results
+		for _, result := range results {
+			if result.Records.Release != nil {
+				result.Records.Release()
+			}
+		}
+	})
+	return got
+}
+
+// coldTopics makes topics of one record each that is in the bucket alone.
+func (r *rig) coldTopics(topics ...string) {
+	r.t.Helper()
+	for _, topic := range topics {
+		r.create(topic)
+		r.produceTo(topic, ledger{})
+	}
+	r.stop()
+	r.wipe()
+	r.open()
+	r.settled()
+}
+
+// FM-45: with all tasks for cold reads stuck at a store that hangs, and no place left to wait for one, what is in memory is served.
+func TestWhatIsInMemoryIsServedWhileTheStoreHangs(t *testing.T) {
+	r := tiered(t, "remote.log.reader.threads=1", "remote.log.reader.max.pending.tasks=1")
+	r.coldTopics("known", "other")
+	is := func(got *[]replica.FetchResult, row int, code wire.Code, records bool) {
+		t.Helper()
+		if *got == nil {
+			t.Fatal("there is no answer")
+		}
+		if result := (*got)[row]; result.Code != code || (result.Records.Length > 0) != records {
+			t.Errorf("row %d: %v with %d bytes", row, result.Code, result.Records.Length)
+		}
+	}
+	first := r.fetchOf("known")
+	r.until("it is read", func() bool { return *first != nil })
+	is(first, 0, wire.None, true)
+	r.closed[LaneCold] = true // nobody comes back
+	waiting := []*[]replica.FetchResult{r.fetchOf("other")}
+	r.turn()
+	is(r.fetchOf("known"), 0, wire.None, true)
+	is(r.fetchOf("known", "other"), 0, wire.None, true)
+	waiting = append(waiting, r.fetchOf("other", "known")) // its turn is now
+	r.turn()
+	for _, got := range waiting {
+		if *got != nil {
+			t.Errorf("a read that has to wait is answered with %+v", *got)
+		}
+	}
+	is(r.fetchOf("other"), 0, wire.KafkaStorageError, false)
+	both := r.fetchOf("other", "known")
+	is(both, 0, wire.KafkaStorageError, false)
+	is(both, 1, wire.None, true)
+	r.release(LaneCold)
+	r.until("those who waited are answered", func() bool { return *waiting[0] != nil && *waiting[1] != nil })
+	is(waiting[1], 0, wire.None, true)
+	is(waiting[1], 1, wire.None, true)
+}
