@@ -250,15 +250,20 @@ func (s *producerState) expire(nowMs, limitMs int64) {
 // makeRoom forgets the quarter of the producers that was silent longest, but for those with an open transaction. One that
 // writes again is taken for new.
 func (s *producerState) makeRoom() {
-	seen := make([]int64, 0, len(s.entries))
-	for _, e := range s.entries {
-		seen = append(seen, e.seen)
+	type silent struct {
+		id   wire.ProducerID
+		seen int64
 	}
-	slices.Sort(seen)
-	limit := seen[len(seen)/4]
-	maps.DeleteFunc(s.entries, func(_ wire.ProducerID, e *producerEntry) bool {
-		return e.txnStart == wire.NoOffset && e.seen <= limit
-	})
+	all := make([]silent, 0, len(s.entries))
+	for id, e := range s.entries {
+		all = append(all, silent{id, e.seen})
+	}
+	slices.SortFunc(all, func(a, b silent) int { return cmp.Or(cmp.Compare(a.seen, b.seen), cmp.Compare(a.id, b.id)) })
+	for _, p := range all[:len(all)/4] {
+		if s.entries[p.id].txnStart == wire.NoOffset {
+			delete(s.entries, p.id)
+		}
+	}
 }
 
 // list describes the producers, by id.

@@ -338,3 +338,26 @@ func TestTransactions(t *testing.T) {
 	check("with damaged indexes", mustOpen(t, crashed(mem.ProcessCrashClone(), cfg, StopClean, 0)))
 	check("with damaged indexes after a crash", mustOpen(t, crashed(mem.ProcessCrashClone(), cfg, StopProcessCrash, 9)))
 }
+
+// After a start all producers count as heard of at that moment.
+func TestRoomIsMadeForAQuarterOfTheProducers(t *testing.T) {
+	s := producerState{entries: map[wire.ProducerID]*producerEntry{}}
+	for id := range wire.ProducerID(1000) {
+		e := newProducerEntry()
+		e.seen = 1
+		if id < 100 {
+			e.seen = 2
+		}
+		s.entries[id] = e
+	}
+	s.entries[100].txnStart = 7
+	s.makeRoom()
+	if n := len(s.entries); n < 750 || n > 751 {
+		t.Fatalf("%d producers are left of 1000", n)
+	}
+	for id := range wire.ProducerID(101) {
+		if s.entries[id] == nil {
+			t.Errorf("producer %d, which wrote later or has a transaction, is forgotten", id)
+		}
+	}
+}
