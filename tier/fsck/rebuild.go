@@ -105,36 +105,48 @@ func (r *Rebuilding) readOld(ctx context.Context) (oldManifest, error) {
 	m, err := manifest.Open(ctx, r.o.Store, r.group.prefix, manifest.Options{})
 	if err == nil && m.State().Position.Number > 0 {
 		s := m.State()
-		r.Sound, r.Epoch, old.logStart = true, max(r.Epoch, s.LeaderEpoch()), s.LogStart
-		for _, d := range s.Dropped {
-			old.gone[d.Name] = true
-		}
+		r.Sound, r.Epoch = true, max(r.Epoch, s.LeaderEpoch())
+		old.know(s)
 		for t, err := range m.All(ctx) {
 			if err != nil { // a page is missing
 				r.Sound = false
 				break
 			}
-			if t.Clipped {
-				old.cut[t.Name] = t.End
-			}
+			old.served(t)
 		}
 		return old, nil
 	}
 	if err != nil && !errors.Is(err, chain.ErrHalt) {
 		return old, err
 	}
-	for e, err := range chain.Read(ctx, r.o.Store, r.group.prefix+"/manifest", 1) {
-		if err != nil {
-			break // as far as it goes
-		}
-		r.Epoch = max(r.Epoch, wire.LeaderEpoch(e.Epoch-1))
-		for _, raw := range e.Records {
-			if rec, err := manifest.UnmarshalRecord(raw); err == nil {
-				old.note(rec)
-			}
+	left, err := manifest.Salvage(ctx, r.o.Store, r.group.prefix)
+	if err != nil {
+		return old, err
+	}
+	r.Epoch = max(r.Epoch, left.LeaderEpoch)
+	if left.State != nil {
+		old.know(left.State)
+		for _, t := range left.State.Tail {
+			old.served(t)
 		}
 	}
+	for _, rec := range left.Records {
+		old.note(rec)
+	}
 	return old, nil
+}
+
+func (old *oldManifest) know(s *manifest.State) {
+	old.logStart = s.LogStart
+	for _, d := range s.Dropped {
+		old.gone[d.Name] = true
+	}
+}
+
+func (old *oldManifest) served(s manifest.Segment) {
+	if s.Clipped {
+		old.cut[s.Name] = s.End
+	}
 }
 
 func (old *oldManifest) note(r manifest.Record) {
