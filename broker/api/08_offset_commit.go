@@ -28,7 +28,7 @@ func handleOffsetCommit(s *Server, c *call, request *kmsg.OffsetCommitRequest) {
 				code = wire.UnknownTopicOrPartition
 				if p.Partition >= 0 && int(p.Partition) < len(topic.Partitions) {
 					code = wire.None
-					part.Topic = topic.Name
+					part.Topic, part.TopicID = topic.Name, topic.ID
 					part.Partitions = append(part.Partitions, p)
 				}
 			}

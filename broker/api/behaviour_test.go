@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-io/tidemark/broker/api"
+	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
@@ -343,6 +344,34 @@ func TestOffsetsGoByTopicIDFromVersion10(t *testing.T) {
 	answer := ask[*kmsg.OffsetCommitResponse](r, commit)
 	if got := codes(answer); !slices.Equal(got, []wire.Code{wire.UnknownTopicID, wire.None}) {
 		t.Errorf("codes %v", got)
+	}
+}
+
+// An offset is stored with the id of its topic, however old the version of the commit.
+func TestCommitsAreStoredWithTheTopicID(t *testing.T) {
+	r := withOffsets(t) // by version 5
+	commit := asking[8](r, 10, 0)
+	commit.SetVersion(10)
+	if got := codes(ask[*kmsg.OffsetCommitResponse](r, commit)); !slices.Equal(got, []wire.Code{wire.None}) {
+		t.Fatalf("codes %v", got)
+	}
+	stored := 0
+	for partition := range int32(2) {
+		for b, err := range r.e.Replicas().ReadLocal(t.Context(), wire.TopicPartition{Topic: wire.ConsumerOffsetsTopic, Partition: partition}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for x := range record.Records(b, 1<<20) {
+				value := kmsg.NewOffsetCommitValue()
+				if err := value.ReadFrom(x.Value); err != nil || value.TopicID != r.topicID("t") {
+					t.Errorf("stored %+v, %v", value, err)
+				}
+				stored++
+			}
+		}
+	}
+	if stored != 2 {
+		t.Errorf("%d offsets are stored", stored)
 	}
 }
 
