@@ -178,13 +178,24 @@ func (m *Manager) Changed(tp wire.TopicPartition) {
 
 // Manifest is the manifest of a partition that this broker leads; nil while it was not read, which is then done next.
 func (m *Manager) Manifest(tp wire.TopicPartition) *manifest.Manifest {
+	open, _ := m.manifest(tp)
+	return open
+}
+
+// Reading tells whether a partition's manifest was not read yet and is now, before those that nobody has asked for. One that failed to
+// be read is not waited for.
+func (m *Manager) Reading(tp wire.TopicPartition) bool {
+	_, reading := m.manifest(tp)
+	return reading
+}
+
+func (m *Manager) manifest(tp wire.TopicPartition) (open *manifest.Manifest, reading bool) {
 	m.mu.Lock()
-	p := m.partitions[tp]
-	var open *manifest.Manifest
 	asked := false
-	if p != nil {
+	if p := m.partitions[tp]; p != nil {
 		open = p.manifest.Load()
-		if asked = open == nil && p.failures == 0 && !p.due.IsZero(); asked {
+		reading = open == nil && p.failures == 0
+		if asked = reading && p.place != notQueued && !p.due.IsZero(); asked {
 			m.queue.hasten(p, time.Time{})
 		}
 	}
@@ -192,7 +203,7 @@ func (m *Manager) Manifest(tp wire.TopicPartition) *manifest.Manifest {
 	if asked {
 		m.wake()
 	}
-	return open
+	return open, reading
 }
 
 func (m *Manager) wake() {

@@ -79,3 +79,34 @@ func TestWhatIsInMemoryIsServedWhileTheStoreHangs(t *testing.T) {
 	is(waiting[1], 0, wire.None, true)
 	is(waiting[1], 1, wire.None, true)
 }
+
+// Manifests are read one after the other at a start. A fetch of what is in the bucket alone waits for that of its partition, until its deadline.
+func TestAColdFetchWaitsForItsManifest(t *testing.T) {
+	r := tiered(t)
+	r.coldTopics("t")
+	restart := func() {
+		r.stop()
+		r.files = r.files.ProcessCrashClone()
+		r.open()
+		r.closed[LaneTier] = true
+		r.until("it serves", r.e.Serving)
+	}
+	restart()
+	got := r.fetchOf("t")
+	r.pass(100 * time.Millisecond)
+	if *got != nil {
+		t.Fatalf("answered with %+v", *got)
+	}
+	r.release(LaneTier)
+	r.until("it is answered", func() bool { return *got != nil })
+	if result := (*got)[0]; result.Code != wire.None || result.Records.Length == 0 {
+		t.Errorf("%v with %d bytes", result.Code, result.Records.Length)
+	}
+	restart()
+	got = r.fetchOf("t")
+	asked := r.now
+	r.until("it is answered", func() bool { return *got != nil })
+	if took := r.now.Sub(asked); (*got)[0].Code != wire.KafkaStorageError || took > time.Second {
+		t.Errorf("without the manifest: %v after %v", (*got)[0].Code, took)
+	}
+}

@@ -177,7 +177,7 @@ func (e *Engine) NextWake() time.Time {
 		groups = e.groups.NextWake()
 	}
 	return earliest(e.role.nextWake(), e.member.nextWake(), e.upkeep.nextWake(), e.replicas.NextWake(), groups, e.reloads.due,
-		e.tier.worker.NextWake(), e.recovering.nextWake())
+		e.tier.worker.NextWake(), e.tier.reads.wake, e.recovering.nextWake())
 }
 
 // earliest of the times that are not zero; zero if all are.

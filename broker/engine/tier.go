@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/config"
@@ -34,9 +33,7 @@ type tiering struct {
 	closed     bool                       // everything is in the bucket, or the time for that is over
 	empty      []metadata.TopicPartitions // that never had a record, when it was closed
 
-	mu    sync.Mutex
-	reads []func(ctx context.Context) Completion // that wait for the next Step
-	out   int                                    // reads that are not answered yet
+	reads coldReads
 }
 
 // tierJobs is how many jobs of the worker may be out beside its uploads: what partitions commit, delete and read of their manifests.
@@ -44,6 +41,7 @@ const tierJobs = 16
 
 func (t *tiering) init(e *Engine, o Options) (err error) {
 	t.engine, t.timed = e, o.Clock != nil
+	t.reads.tier = t
 	e.lanes.width[LaneTier] = e.config.TierUploadParallel + tierJobs
 	e.lanes.width[LaneCold] = e.config.RemoteReaderThreads
 	t.worker = tier.New(tier.Options{
@@ -100,12 +98,7 @@ func (t *tiering) step(now time.Time) {
 	for _, job := range t.worker.Due(now) {
 		t.engine.lanes.add(LaneTier, func(ctx context.Context) Completion { return Completion(job.Run(ctx)) })
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, read := range t.reads {
-		t.engine.lanes.add(LaneCold, read)
-	}
-	t.reads = nil
+	t.reads.step(now)
 }
 
 // Lead tells the worker of a leadership, and whether its log may have to begin anew from the bucket.
@@ -165,7 +158,7 @@ func (t *tiering) RecordStart(
 // Fetch reads as a task. Where all tasks are taken, as by a store that hangs, what is in memory is read at once: without a place among
 // those who wait if the first partition has something, so that each gets its turn, and in place of a refusal in any case.
 func (t *tiering) Fetch(now time.Time, r *replica.RemoteFetch, done func([]replica.RemoteResult)) {
-	if t.crowded() {
+	if t.reads.crowded() {
 		results := t.readCached(now, r)
 		if results[0].Records.Length > 0 {
 			done(results)
@@ -182,52 +175,17 @@ func (t *tiering) Fetch(now time.Time, r *replica.RemoteFetch, done func([]repli
 		}
 		done(results)
 	}
-	t.submit(refused, func(ctx context.Context) { done(t.read(ctx, now, r)) })
+	needs := make([]wire.TopicPartition, len(r.Partitions))
+	for i := range needs {
+		needs[i] = r.Partitions[i].TopicPartition
+	}
+	t.reads.submit(needs, r.Deadline, refused, func(ctx context.Context) { done(t.read(ctx, now, r)) })
 }
 
 // OffsetForTimestamp looks a time up as a task.
 func (t *tiering) OffsetForTimestamp(now time.Time, r replica.RemoteTime, done func(log.TimestampOffset, error)) {
 	refused := func() { done(log.NoTimestampOffset, wire.RequestTimedOut) }
-	t.submit(refused, func(ctx context.Context) { done(t.lookUp(ctx, now, r)) })
-}
-
-// submit has a read run as a task of LaneCold, or refuses it where too many wait already.
-func (t *tiering) submit(refused func(), read func(ctx context.Context)) {
-	if !t.enter() {
-		refused()
-		return
-	}
-	t.mu.Lock()
-	t.reads = append(t.reads, func(ctx context.Context) Completion {
-		read(ctx)
-		t.leave()
-		return nil
-	})
-	t.mu.Unlock()
-	t.engine.wake()
-}
-
-// crowded tells whether a read would have to wait for a task.
-func (t *tiering) crowded() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.out >= t.engine.config.RemoteReaderThreads
-}
-
-func (t *tiering) enter() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.out >= t.engine.config.RemoteReaderThreads+t.engine.config.RemoteReaderMaxPending {
-		return false
-	}
-	t.out++
-	return true
-}
-
-func (t *tiering) leave() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.out--
+	t.reads.submit([]wire.TopicPartition{r.TopicPartition}, r.Deadline, refused, func(ctx context.Context) { done(t.lookUp(ctx, now, r)) })
 }
 
 // close has everything uploaded and the manifests closed, within tier.shutdown.upload.ms. It tells whether that is over.
