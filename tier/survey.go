@@ -2,7 +2,10 @@ package tier
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tidemark-io/tidemark/broker/log"
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -31,6 +34,9 @@ func Survey(ctx context.Context, store object.Store, topic string, id wire.Topic
 		return Found{}, fmt.Errorf("read the manifest of %s-%d: %w", topic, partition, err)
 	}
 	s := m.State()
+	if err := complete(ctx, store, m); err != nil {
+		return Found{}, fmt.Errorf("read the manifest of %s-%d: %w", topic, partition, err)
+	}
 	found := Found{
 		LeaderEpoch: s.LeaderEpoch(), LogStart: s.LogStart, End: s.End, Closed: s.Closed, Segments: s.Segments, Bytes: s.Bytes,
 	}
@@ -42,6 +48,32 @@ func Survey(ctx context.Context, store object.Store, topic string, id wire.Topic
 		found.NextProducerID = nextProducerID(ctx, store, m, *last)
 	}
 	return found, nil
+}
+
+var errForgotten = errors.New("the manifest has forgotten segments that are in the bucket")
+
+// complete is an error where the newest entries of a manifest, or all, are gone. A leader uploads one segment after the other, so that two
+// which begin at different offsets behind the end say that there were entries.
+func complete(ctx context.Context, store object.Store, m *manifest.Manifest) error {
+	s := m.State()
+	first := wire.NoOffset
+	for info, err := range store.List(ctx, m.Prefix()+"/", m.Key(manifest.Name{Base: s.End}, manifest.LogObject)) {
+		if err != nil {
+			return fmt.Errorf("look for segments behind its end: %w", err)
+		}
+		name, kind, ok := manifest.ParseKey(strings.TrimPrefix(info.Key, m.Prefix()+"/"))
+		switch {
+		case !ok || kind == manifest.PageObject:
+			return nil // segments come first
+		case slices.ContainsFunc(s.Dropped, func(d manifest.Dropped) bool { return d.Name == name }): // by a cut
+		case first == wire.NoOffset:
+			first = name.Base
+		case name.Base > first:
+			return fmt.Errorf("%w: it ends at %d, and its newest entries, or all, are gone: `tidemark tier rebuild-manifest` makes it anew from the objects",
+				errForgotten, s.End)
+		}
+	}
+	return nil
 }
 
 // lastSegment is the newest live segment, nil without one.
