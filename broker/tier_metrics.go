@@ -27,7 +27,9 @@ var (
 	descRemoteBytes    = tierDesc("remote_bytes", "Bytes of the segments in the bucket.", partitionLabels...)
 	descBehindBytes    = tierDesc("lag_bytes", "Bytes that are on disk and not in the bucket.", partitionLabels...)
 	descBehindSegments = tierDesc("lag_segments", "Sealed segments that are not in the bucket.", partitionLabels...)
-	descBehindAge      = tierDesc("oldest_unuploaded_age_seconds",
+	descDamaged        = tierDesc("damaged_segments",
+		"Sealed segments that can't be uploaded, and hold back what is behind them until retention has passed them.", partitionLabels...)
+	descBehindAge = tierDesc("oldest_unuploaded_age_seconds",
 		"Age of the topic's oldest record that is not in the bucket: what would be lost with all disks.", "topic")
 	descLost        = tierDesc("lost_offsets", "Offsets that the manifest records as lost.", partitionLabels...)
 	descTierFailing = tierDesc("failing_partitions", "Partitions whose last try to upload, commit or delete has failed.")
@@ -37,7 +39,7 @@ var (
 // Describe implements prometheus.Collector.
 func (c tierCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descTieredEnd, descRemoteSegments, descRemoteBytes, descBehindBytes, descBehindSegments, descBehindAge, descLost,
+		descTieredEnd, descRemoteSegments, descRemoteBytes, descBehindBytes, descBehindSegments, descDamaged, descBehindAge, descLost,
 		descTierFailing, descTierHeld,
 	} {
 		ch <- d
@@ -61,6 +63,7 @@ func (c tierCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(descBehindBytes, float64(s.BehindBytes), labels...)
 		gauge(descBehindSegments, float64(s.BehindSegments), labels...)
+		gauge(descDamaged, float64(s.Damaged), labels...)
 		ages[labels[0]] = max(ages[labels[0]], s.BehindAge)
 		failing += one(s.Err != nil)
 		held += one(s.Held)

@@ -44,11 +44,23 @@ func TestFM49ADamagedSegmentIsHeldBack(t *testing.T) {
 	r.crash(log.StopProcessCrash)
 	r.lead(StartHere)
 	r.pass(5 * time.Minute)
-	if s := r.stats("orders"); s.TieredEnd != 6 || s.BehindSegments == 0 || r.log("orders").LocalStartOffset() > 6 {
+	if s := r.stats("orders"); s.TieredEnd != 6 || s.BehindSegments == 0 || s.Damaged != 1 || r.log("orders").LocalStartOffset() > 6 {
 		t.Errorf("%+v, local start %d", s, r.log("orders").LocalStartOffset())
 	}
-	if s := r.stats("payments"); s.BehindSegments != 0 || s.TieredEnd < 18 {
+	if list, err := r.m.Explain(t.Context(), r.now, "orders"); err != nil || len(list[0].Damaged) != 1 || list[0].Damaged[0].Start != 6 {
+		t.Errorf("explained as %+v, %v", list, err)
+	}
+	if s := r.stats("payments"); s.BehindSegments != 0 || s.TieredEnd < 18 || s.Damaged != 0 {
 		t.Errorf("the other partition: %+v", s)
+	}
+	// Once retention has passed it the uploads go on behind it.
+	r.topic.RetentionBytes = 1 << 11
+	r.log("orders").UpdateConfig(r.topic)
+	r.m.Changed(tpOf("orders"))
+	r.produce(20)
+	r.pass(5 * time.Minute)
+	if s := r.stats("orders"); s.TieredEnd < 30 || s.Damaged != 0 {
+		t.Errorf("behind it: %+v", s)
 	}
 }
 

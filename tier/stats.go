@@ -23,6 +23,7 @@ type Stats struct {
 	BehindBytes    int64         // on disk and not in the bucket; a segment that is there in part counts whole
 	BehindSegments int           // of them, the sealed segments
 	BehindAge      time.Duration // of the oldest record that is not in the bucket; 0 if there is none
+	Damaged        int           // of those, the ones that can't be uploaded, and hold back what is behind them
 	Lost           int64         // offsets above the log start that the manifest records as lost
 	Err            error         // why the last try failed; nil after a success
 	ErrSince       time.Time
@@ -87,6 +88,16 @@ func (m *Manager) stats(now time.Time, p *partition) Stats {
 			s.BehindBytes += segment.Size
 			if segment.Sealed {
 				s.BehindSegments++
+			}
+		}
+	}
+	if s.BehindSegments > 0 && p.copied() {
+		sealed, err := p.Log.SealedSegments(s.TieredEnd)
+		if err == nil {
+			for _, segment := range sealed {
+				if segment.Damaged {
+					s.Damaged++
+				}
 			}
 		}
 	}

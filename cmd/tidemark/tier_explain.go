@@ -169,6 +169,9 @@ func (e explained) write(p *page) {
 		for _, l := range x.Lost {
 			fmt.Fprintf(p.out, "  lost: offsets %d to %d\n", l.Start, l.End-1)
 		}
+		for _, d := range x.Damaged {
+			fmt.Fprintf(p.out, "  damaged: the segment of offsets %d to %d; nothing behind it is uploaded before retention has passed it\n", d.Start, d.End-1)
+		}
 		if x.Error != "" {
 			fmt.Fprintf(p.out, "  in the way since %s: %s\n", moment(x.SinceMs), x.Error)
 		}

@@ -199,6 +199,8 @@ func brokerState(x reasons.Partition) string {
 		return "not tiered"
 	case x.Error != "":
 		return "stands since " + moment(x.SinceMs) + ": " + x.Error
+	case len(x.Damaged) > 0:
+		return fmt.Sprintf("a damaged segment holds back all from offset %d on", x.TieredEnd)
 	case x.End <= x.TieredEnd:
 		return "all is in the bucket"
 	case x.OldestMs > 0:

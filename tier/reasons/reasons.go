@@ -34,7 +34,9 @@ type Partition struct {
 
 	Segments []Segment `json:"segments"`
 	Lost     []Range   `json:"lost,omitempty"` // recorded as lost
-	Next     []string  `json:"next,omitempty"` // what the leader does next, or would do
+	// Damaged are segments here that can't be uploaded, and so hold back what is behind them.
+	Damaged []Range  `json:"damaged,omitempty"`
+	Next    []string `json:"next,omitempty"` // what the leader does next, or would do
 	// OldestMs is the timestamp of the oldest record that is not in the bucket; 0 where there is none, or only the bucket was asked.
 	OldestMs int64 `json:"oldestMs,omitempty"`
 	// Error is what stands in the way, since SinceMs; empty if nothing does.
@@ -82,6 +84,11 @@ func Of(now time.Time, v plan.View) Partition {
 			s.UntilMs = r.Until.UnixMilli()
 		}
 		p.Segments = append(p.Segments, s)
+	}
+	for _, s := range v.Local.Segments {
+		if s.Damaged && v.Config.Tiered && s.Next > max(v.Bucket.End, v.Local.LogStart) {
+			p.Damaged = append(p.Damaged, Range{Start: s.Base, End: s.Next})
+		}
 	}
 	for _, t := range plan.Plan(now, v) {
 		p.Next = append(p.Next, describe(t)+": "+t.Why)

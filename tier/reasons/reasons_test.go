@@ -52,6 +52,27 @@ func TestEachCopyOfASegmentHasItsReason(t *testing.T) {
 	}
 }
 
+// FM-49: a damaged segment holds back what is behind it, until retention has passed it. People are to see that.
+func TestADamagedSegmentIsNamed(t *testing.T) {
+	v := view()
+	if p := reasons.Of(now, v); p.Damaged != nil {
+		t.Errorf("%v are damaged", p.Damaged)
+	}
+	v.Local.Segments[0].Damaged = true
+	v.Local.Segments = append(v.Local.Segments, plan.LocalSegment{Base: 30, Next: 30})
+	p := reasons.Of(now, v)
+	if want := []reasons.Range{{Start: 10, End: 20}}; !reflect.DeepEqual(p.Damaged, want) {
+		t.Errorf("%v are damaged, want %v", p.Damaged, want)
+	}
+	if a, b := p.Segments[1].Why, p.Segments[2].Why; !strings.Contains(a, "it is damaged") || !strings.Contains(b, "it waits for an older one") {
+		t.Errorf("it is kept since %q, the one behind it since %q", a, b)
+	}
+	v.Bucket.End = 20 // it was uploaded before it was damaged
+	if p := reasons.Of(now, v); p.Damaged != nil {
+		t.Errorf("%v are damaged, and in the bucket", p.Damaged)
+	}
+}
+
 type source struct {
 	list []reasons.Partition
 	err  error

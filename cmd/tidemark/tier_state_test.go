@@ -1,0 +1,22 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/tidemark-io/tidemark/tier/reasons"
+)
+
+// What stands in the way of uploads is what people read first.
+func TestADamagedSegmentIsWhatAPartitionIsSaidToBe(t *testing.T) {
+	x := reasons.Partition{Topic: "orders", Tiered: true, Live: true, TieredEnd: 6, End: 20, OldestMs: 1, Damaged: []reasons.Range{{Start: 6, End: 12}}}
+	if got := brokerState(x); got != "a damaged segment holds back all from offset 6 on" {
+		t.Errorf("status says %q", got)
+	}
+	var out bytes.Buffer
+	explained{x}.write(&page{out: &out})
+	if !strings.Contains(out.String(), "damaged: the segment of offsets 6 to 11; nothing behind it is uploaded before retention has passed it") {
+		t.Errorf("explain says\n%s", out.String())
+	}
+}
