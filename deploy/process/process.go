@@ -25,7 +25,8 @@ const (
 	startMax = time.Minute
 	stopMax  = 30 * time.Second
 
-	shownMax = 8 << 10 // of a log, in an error
+	tracesMax = 5 * time.Second // for a process that hangs to print where
+	shownMax  = 8 << 10         // of the log of one that does not, in an error
 )
 
 // Broker is a broker's place, and its process while it runs. All but Ready may be changed between two starts.
@@ -76,17 +77,17 @@ func (b *Broker) Start(ctx context.Context, args ...string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	deadline := time.AfterFunc(startMax, func() { _ = cmd.Process.Kill() }) // an error says that it has ended
+	inTime := deadline(cmd, startMax)
 	greeting, serves := readGreeting(stdout)
-	inTime := deadline.Stop()
-	if serves && inTime {
+	hung := !inTime()
+	if serves && !hung {
 		b.cmd, b.greeting, b.Ready = cmd, greeting, time.Since(begun)
 		return nil
 	}
 	err = cmd.Wait()
 	switch {
-	case !inTime:
-		return fmt.Errorf("the broker does not serve after %v:\n%s", startMax, b.log.end())
+	case hung:
+		return fmt.Errorf("the broker does not serve after %v:\n%s", startMax, b.log)
 	case err == nil:
 		return fmt.Errorf("the broker ends at once:\n%s", b.log.end())
 	}
@@ -129,15 +130,26 @@ func (b *Broker) end(how syscall.Signal) error {
 	}
 	b.cmd = nil
 	_ = cmd.Process.Signal(how) // an error says that it has ended
-	deadline := time.AfterFunc(stopMax, func() { _ = cmd.Process.Kill() })
+	inTime := deadline(cmd, stopMax)
 	err := cmd.Wait()
 	switch {
-	case !deadline.Stop():
-		return fmt.Errorf("the broker does not end after %v:\n%s", stopMax, b.log.end())
+	case !inTime():
+		return fmt.Errorf("the broker does not end after %v:\n%s", stopMax, b.log)
 	case err != nil:
 		return fmt.Errorf("the broker ends with %w\n%s", err, b.log.end())
 	}
 	return nil
+}
+
+// deadline ends a process that hangs for so long. It has to say where it does, and a moment to say so. inTime tells whether it
+// came to that.
+func deadline(cmd *exec.Cmd, d time.Duration) (inTime func() bool) {
+	asked := time.AfterFunc(d, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // an error says that it has ended
+	killed := time.AfterFunc(d+tracesMax, func() { _ = cmd.Process.Kill() })
+	return func() bool {
+		killed.Stop()
+		return asked.Stop()
+	}
 }
 
 // EndedByItself tells the error of a broker that ended in time, with whatever status, from others.

@@ -103,6 +103,18 @@ func TestAnErrorSaysHowTheBrokerEndedAndWhatItLogged(t *testing.T) {
 	}
 }
 
+func TestAProcessThatHangsSaysWhere(t *testing.T) {
+	b := newBroker(t, "serves")
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	inTime := deadline(b.cmd, 0)
+	if err := b.cmd.Wait(); err == nil || inTime() || !strings.Contains(b.Log(), "process.pretend(") {
+		t.Errorf("%v\n%s", err, b.Log())
+	}
+	b.cmd = nil
+}
+
 func TestWhatTheProcessLogsIsPassedOn(t *testing.T) {
 	b := newBroker(t, "serves")
 	var also strings.Builder
