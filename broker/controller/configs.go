@@ -59,6 +59,7 @@ func (s *step) alter(edits []edit) *metadata.AlterConfigsAnswer {
 			}
 		}
 	}
+	before := *s
 	answer := &metadata.AlterConfigsAnswer{}
 	for _, e := range edits {
 		var err error
@@ -71,6 +72,12 @@ func (s *step) alter(edits []edit) *metadata.AlterConfigsAnswer {
 			err = s.edit(e)
 		}
 		answer.Resources = append(answer.Resources, metadata.ResourceResult{Resource: e.resource, Result: metadata.ResultOf(err)})
+	}
+	if tooLarge(s.records) {
+		*s = before
+		for i := range answer.Resources {
+			answer.Resources[i].Result = metadata.ResultOf(errLargeBatch)
+		}
 	}
 	return answer
 }

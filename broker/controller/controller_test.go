@@ -154,6 +154,62 @@ func TestConfigsOfOneRequestFitIntoAnEntry(t *testing.T) {
 }
 
 // A log that is JSON can't hold other bytes: they would come back from it as others.
+// The names of the resources are in the entry as often as there are records of them.
+func TestNamesOfResourcesFitIntoAnEntry(t *testing.T) {
+	c := oneBroker(t)
+	change := &metadata.IncrementalAlterConfigs{}
+	value := "50000"
+	for i := range 200 {
+		change.Resources = append(change.Resources, metadata.ResourceOps{
+			Resource: metadata.ConfigResource{Type: metadata.GroupResource, Name: fmt.Sprint(i, strings.Repeat("g", 32_000))},
+			Ops:      []metadata.ConfigOp{{Name: "consumer.session.timeout.ms", Op: metadata.SetConfig, Value: &value}},
+		})
+	}
+	outcome := c.Step(start, change)
+	if len(outcome.Records) > 0 {
+		t.Errorf("%d records", len(outcome.Records))
+	}
+	for _, row := range outcome.Answer.(*metadata.AlterConfigsAnswer).Resources {
+		if row.Result.Code != wire.PolicyViolation {
+			t.Fatal(row.Result)
+		}
+	}
+	change.Resources = change.Resources[:20]
+	if outcome := c.Step(start, change); len(outcome.Records) != 20 {
+		t.Errorf("of 20 names %d records", len(outcome.Records))
+	}
+}
+
+func TestDeletionsOfOneRequestFitIntoAnEntry(t *testing.T) {
+	c := oneBroker(t, "tier.enable=true")
+	removal := &metadata.DeleteTopics{}
+	for part := range 3 {
+		creation := &metadata.CreateTopics{}
+		for i := range 5000 {
+			name := fmt.Sprintf("%0240d", 5000*part+i)
+			creation.Topics = append(creation.Topics, metadata.NewTopic{Name: name, Partitions: 1, ReplicationFactor: 1})
+			removal.Topics = append(removal.Topics, metadata.TopicRef{Name: &name})
+		}
+		if outcome := c.Step(start, creation); len(outcome.Records) != 10_000 {
+			t.Fatalf("%d records", len(outcome.Records))
+		}
+	}
+	outcome := c.Step(start, removal)
+	rows := outcome.Answer.(*metadata.DeleteTopicsAnswer).Topics
+	if len(outcome.Records) > 0 || len(rows) != 15_000 {
+		t.Errorf("%d records, %d rows", len(outcome.Records), len(rows))
+	}
+	for _, row := range rows {
+		if row.Result.Code != wire.PolicyViolation {
+			t.Fatal(row.Result)
+		}
+	}
+	removal.Topics = removal.Topics[:10_000]
+	if outcome := c.Step(start, removal); len(outcome.Records) != 20_000 {
+		t.Errorf("of 10,000 topics %d records", len(outcome.Records))
+	}
+}
+
 func TestTextsOfChangesBecomeUTF8(t *testing.T) {
 	c := oneBroker(t)
 	if r := setConfig(c, metadata.ConfigResource{Type: metadata.BrokerResource}, "x\xff", "y\xff"); r.Code != wire.None {

@@ -11,11 +11,25 @@ import (
 )
 
 // Bounds of one request, whose records are committed as one entry. The first is Kafka's. The second is for the texts in configs:
-// they are long where a record is else short.
+// they are long where a record is else short. The third is for records that may be as long as the names in them.
 const (
 	requestRecordsMax = 10_000
 	requestTextMax    = 1 << 20 // bytes; JSON may make six of one
+	requestBytesMax   = 6 << 20 // of the records; an entry holds 8 MiB
 )
+
+// tooLarge tells whether records may not fit into one entry: it could never be committed, and the controller would go with it.
+func tooLarge(records []metadata.Record) bool {
+	size := 0
+	for _, r := range records {
+		raw, err := metadata.MarshalRecord(r)
+		if err != nil {
+			panic("the controller made a record that is no JSON: " + err.Error())
+		}
+		size += len(raw)
+	}
+	return size > requestBytesMax
+}
 
 func (s *step) createTopics(change *metadata.CreateTopics) *metadata.CreateTopicsAnswer {
 	before := *s
@@ -249,6 +263,14 @@ func (s *step) deleteTopics(change *metadata.DeleteTopics) *metadata.DeleteTopic
 			records = append(records, &metadata.RemovalRecord{Topic: *ref.Name, TopicID: ref.ID, RemovedMs: s.now.UnixMilli()})
 		}
 		answer.Topics = append(answer.Topics, metadata.DeletedTopic{Name: ref.Name, ID: ref.ID})
+	}
+	if tooLarge(records) {
+		excess := metadata.ResultOf(errLargeBatch)
+		answer.Topics = nil
+		for _, ref := range change.Topics {
+			answer.Topics = append(answer.Topics, metadata.DeletedTopic{Name: ref.Name, ID: ref.ID, Result: excess})
+		}
+		return answer
 	}
 	s.add(records...)
 	return answer
