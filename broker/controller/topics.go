@@ -207,6 +207,12 @@ func (s *step) deleteTopics(change *metadata.DeleteTopics) *metadata.DeleteTopic
 	refuse := func(ref metadata.TopicRef, code wire.Code, text string) {
 		answer.Topics = append(answer.Topics, metadata.DeletedTopic{Name: ref.Name, ID: ref.ID, Result: metadata.Result{Code: code, Message: text}})
 	}
+	if len(change.Topics) > requestRecordsMax {
+		for _, ref := range change.Topics {
+			answer.Topics = append(answer.Topics, metadata.DeletedTopic{Name: ref.Name, ID: ref.ID, Result: metadata.ResultOf(errLargeBatch)})
+		}
+		return answer
+	}
 	count := map[refKey]int{}
 	for _, ref := range change.Topics {
 		if named := ref.Name != nil; named == ref.ID.IsZero() {
@@ -263,14 +269,6 @@ func (s *step) deleteTopics(change *metadata.DeleteTopics) *metadata.DeleteTopic
 			records = append(records, &metadata.RemovalRecord{Topic: *ref.Name, TopicID: ref.ID, RemovedMs: s.now.UnixMilli()})
 		}
 		answer.Topics = append(answer.Topics, metadata.DeletedTopic{Name: ref.Name, ID: ref.ID})
-	}
-	if tooLarge(records) {
-		excess := metadata.ResultOf(errLargeBatch)
-		answer.Topics = nil
-		for _, ref := range change.Topics {
-			answer.Topics = append(answer.Topics, metadata.DeletedTopic{Name: ref.Name, ID: ref.ID, Result: excess})
-		}
-		return answer
 	}
 	s.add(records...)
 	return answer
