@@ -20,7 +20,7 @@ func TestSafety30EmptyIsWhatItsLeaderSaysUntilTheNextOneLeads(t *testing.T) {
 	placed := func(replicas ...wire.BrokerID) []wire.BrokerID { return replicas }
 	for name, assignments := range map[string][]metadata.Assignment{
 		"a": {{Partition: 0, Replicas: placed(1)}, {Partition: 1, Replicas: placed(1)}, {Partition: 2, Replicas: placed(2)}},
-		"b": {{Partition: 0, Replicas: placed(1, 2)}},
+		"b": {{Partition: 0, Replicas: placed(1, 2)}, {Partition: 1, Replicas: placed(1, 2)}},
 	} {
 		created := c.Step(start, &metadata.CreateTopics{Topics: []metadata.NewTopic{{Name: name, Partitions: -1, ReplicationFactor: -1, Assignments: assignments}}})
 		if row := created.Answer.(*metadata.CreateTopicsAnswer).Topics[0]; row.Result.Code != wire.None {
@@ -68,6 +68,8 @@ func TestSafety30EmptyIsWhatItsLeaderSaysUntilTheNextOneLeads(t *testing.T) {
 	is("a0", "a2", "b0")
 	c.Step(start, registration(1, "j", "boot", "", "cluster", -1, nil))
 	beat(c, 1)
+	is("a2", "b0")
+	stop(1, metadata.TopicPartitions{TopicID: b, Partitions: []int32{1}}) // whose last leader, 2, did not say so
 	is("a2", "b0")
 	c.Step(start, registration(2, "j", "boot", "", "cluster", -1, nil))
 	beat(c, 2)
