@@ -25,7 +25,7 @@ type conn struct {
 
 func (r *broker) dial() *conn {
 	r.b.Helper()
-	c, err := net.Dial("tcp", r.addr)
+	c, err := net.Dial("tcp", r.Address)
 	if err != nil {
 		r.b.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -44,9 +43,11 @@ func BenchmarkGrowth(b *testing.B) {
 			const topic = "grown"
 			r.create(topic, 1, "segment.bytes=1048576", "local.retention.bytes=1", "retention.ms=-1", "retention.bytes=-1")
 			g := &growth{broker: r, topic: topic, id: r.topicID(topic), count: n}
-			r.end(syscall.SIGTERM)
+			if err := r.Stop(); err != nil {
+				b.Fatal(err)
+			}
 			g.make()
-			if err := os.RemoveAll(filepath.Join(r.dir, "logs")); err != nil { // the log starts from the bucket
+			if err := os.RemoveAll(filepath.Join(r.Data, "logs")); err != nil { // the log starts from the bucket
 				b.Fatal(err)
 			}
 			r.launch()
@@ -57,7 +58,7 @@ func BenchmarkGrowth(b *testing.B) {
 			r.restart()
 			now, _ := r.resident()
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(ms(r.ready), "start-ms")
+			b.ReportMetric(ms(r.Ready), "start-ms")
 			b.ReportMetric(float64(r.cpu().Milliseconds()), "start-CPU-ms")
 			b.ReportMetric(float64(now)/1e6, "RSS-MB")
 			g.lookUps(b)

@@ -80,7 +80,7 @@ func get(b testing.TB, s object.Store, key string, at int64, buf []byte) error {
 // segments are the files of a partition's log, oldest first, without the one that is written.
 func (r *broker) segments(topic string, partition int32) []string {
 	r.b.Helper()
-	files, err := filepath.Glob(filepath.Join(r.dir, "logs", topic+"-"+strconv.Itoa(int(partition)), "*.log"))
+	files, err := filepath.Glob(filepath.Join(r.Data, "logs", topic+"-"+strconv.Itoa(int(partition)), "*.log"))
 	if err != nil || len(files) == 0 {
 		r.b.Fatal("no segments of ", topic, err)
 	}

@@ -177,7 +177,7 @@ func (r *broker) lags(topic string) (list []time.Duration) {
 		partition := filepath.Base(filepath.Dir(filepath.Dir(folder)))
 		for _, record := range entry.Records {
 			if record.Type == "add" {
-				sealed := r.born(filepath.Join(r.dir, "logs", topic+"-"+partition, fmt.Sprintf("%020d.log", record.End)))
+				sealed := r.born(filepath.Join(r.Data, "logs", topic+"-"+partition, fmt.Sprintf("%020d.log", record.End)))
 				list = append(list, info.ModTime.Sub(sealed))
 			}
 		}
