@@ -238,7 +238,11 @@ func (a *audit) tryFetch(p *partition, offset int64) ([]byte, wire.Code) {
 	request.MaxBytes = int32(1 + a.c.node.random.IntN(100_000))
 	request.SessionEpoch = -1
 	request.Topics = append(request.Topics, fetchTopic(p, offset, request.MaxBytes))
-	response, ok := a.c.node.ask(request).(*kmsg.FetchResponse)
+	answer, answered := a.c.node.tryAsk(request)
+	if !answered {
+		return nil, wire.RequestTimedOut // it waits for the manifest
+	}
+	response, ok := answer.(*kmsg.FetchResponse)
 	if !ok {
 		return nil, wire.UnknownServerError
 	}

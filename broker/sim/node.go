@@ -447,21 +447,36 @@ func (n *node) pump(done func() bool) {
 
 // ask puts a request to the broker that it has to answer at once, but for what it has to read from the bucket.
 func (n *node) ask(request kmsg.Request) kmsg.Response {
+	response, answered := n.tryAsk(request)
+	if !answered {
+		n.c.fail("%s v%d is not answered at once", kmsg.NameForKey(request.Key()), request.GetVersion())
+	}
+	return response
+}
+
+// tryAsk is ask where the answer may come later: nobody hears it then.
+func (n *node) tryAsk(request kmsg.Request) (response kmsg.Response, answered bool) {
 	e := &exchange{request: request, body: request.AppendTo(nil), response: request.ResponseKind()}
 	e.response.SetVersion(request.GetVersion())
 	name := kmsg.NameForKey(request.Key())
+	late := false
 	reply := n.handle(&api.Request{
 		RequestHeader: wire.RequestHeader{Key: wire.APIKey(request.Key()), Version: request.GetVersion()},
 		Session:       &api.Session{ID: "audit", Listener: "PLAINTEXT", Principal: "User:ANONYMOUS"}, Body: e.body, Arrived: n.c.clock.now,
-		Complete: func(reply api.Reply) { e.answered, e.reply = true, reply },
+		Complete: func(reply api.Reply) {
+			if late {
+				release(reply)
+				return
+			}
+			e.answered, e.reply = true, reply
+		},
 	})
 	if reply.Outcome == api.Parked {
 		n.pump(func() bool { return e.answered })
-		reply = e.reply
+		reply, late = e.reply, !e.answered
 	}
 	if reply.Outcome != api.Respond || len(reply.Parts) == 0 {
-		n.c.fail("%s v%d is not answered at once", name, request.GetVersion())
-		return nil
+		return nil, false
 	}
 	frame, err := assemble(reply)
 	release(reply)
@@ -470,7 +485,7 @@ func (n *node) ask(request kmsg.Request) kmsg.Response {
 	}
 	if err != nil {
 		n.c.fail("answer to %s v%d: %v", name, request.GetVersion(), err)
-		return nil
+		return nil, true
 	}
-	return e.response
+	return e.response, true
 }
