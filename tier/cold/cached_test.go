@@ -35,8 +35,8 @@ func TestWhatIsInMemoryNeedsNoStore(t *testing.T) {
 	gets := w.bucket.count()
 	q.Partitions = append(q.Partitions, w.fetch(20, 30, 1<<20))
 	results := r.Cached(testTime, &q)
-	if got := take(t, results[0]); !bytes.Equal(got, want) || results[0].Code != wire.None {
-		t.Errorf("code %d, %d bytes, want %d", results[0].Code, len(got), len(want))
+	if got := take(t, results[0]); !bytes.HasPrefix(got, want) || results[0].Code != wire.None {
+		t.Errorf("code %d, %d bytes, want those %d that had come, at least", results[0].Code, len(got), len(want))
 	}
 	if results[1].Records.Length > 0 || results[1].Code != wire.None {
 		t.Errorf("of what is not there: %+v", results[1])
