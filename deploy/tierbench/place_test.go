@@ -16,14 +16,20 @@ import (
 	"github.com/tidemark-io/tidemark/tier/object/s3test"
 )
 
-// store starts a MinIO: here, or with -link at the other end of a wire.
+// store starts a MinIO: here, or with -link at the other end of a wire. With -pin it is last to get the core that it shares with the
+// clients, whom a machine of its own would not hold up.
 func store(b testing.TB) *s3test.Server {
 	b.Helper()
-	if *link == 0 {
-		return s3test.Start(b, s3test.MinIO)
+	var by []string
+	address := freeAddress(b)
+	if *link != 0 {
+		name, there := wireTo(b, *link)
+		by, address = []string{"ip", "netns", "exec", name}, there+":9000"
 	}
-	name, address := wireTo(b, *link)
-	return s3test.StartAt(b, s3test.MinIO, address+":9000", "ip", "netns", "exec", name)
+	if *pin {
+		by = append(by, "nice")
+	}
+	return s3test.StartAt(b, s3test.MinIO, address, by...)
 }
 
 const (
