@@ -76,13 +76,15 @@ func measure(cpu func() time.Duration, do func() int64) run {
 func BenchmarkColdRead(b *testing.B) {
 	r := remote(b)
 	objects, manyObjects := r.objects(one), r.objects(many)
-	var rates, raws, manys, manyRaws, coldCPU, rawCPU, hotCPU, gets, manyGets []float64
+	var rates, raws, manys, manyRaws, coldCPU, rawCPU, hotCPU, readerCPU, gets, manyGets []float64
 	for i := range *rounds {
 		r.restart()
 		r.warmUp()
 		cursors, all := r.cold(one, 1), r.cold(many, manyPartitions)
 		stop := r.profiled("cold", 2*time.Second)
+		reader := own()
 		cold := measure(r.cpu, func() int64 { return r.read(cursors...) })
+		reader = own() - reader
 		stop()
 		fetched := r.metric("tidemark_store_requests_total", `cause="fetch"`, `topic="one"`)
 		raw := measure(own, func() int64 { return r.rawGet(objects) })
@@ -101,10 +103,11 @@ func BenchmarkColdRead(b *testing.B) {
 		coldCPU = append(coldCPU, perGB(cold.cpu, cold.bytes))
 		rawCPU = append(rawCPU, perGB(raw.cpu, raw.bytes))
 		hotCPU = append(hotCPU, perGB(local.cpu, local.bytes))
+		readerCPU = append(readerCPU, perGB(reader, cold.bytes))
 		gets = append(gets, fetched/float64(cold.bytes)*1e9)
 		manyGets = append(manyGets, wideFetched/float64(wide.bytes)*1e9)
-		b.Logf("round %d: cold %.0f MB/s, raw %.0f, fifty %.0f, raw %.0f; CPU-s/GB cold %.2f, raw %.2f, local %.2f, fifty %.2f; %d MB, %.0f gets; fifty got %.2f times what they read",
-			i, -rates[i], -raws[i], -manys[i], -manyRaws[i], coldCPU[i], rawCPU[i], hotCPU[i], perGB(wide.cpu, wide.bytes), cold.bytes/1e6, fetched, amplified)
+		b.Logf("round %d: cold %.0f MB/s, raw %.0f, fifty %.0f, raw %.0f; CPU-s/GB cold %.2f and its reader %.2f, raw %.2f, local %.2f, fifty %.2f; %d MB, %.0f gets; fifty got %.2f times what they read",
+			i, -rates[i], -raws[i], -manys[i], -manyRaws[i], coldCPU[i], readerCPU[i], rawCPU[i], hotCPU[i], perGB(wide.cpu, wide.bytes), cold.bytes/1e6, fetched, amplified)
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(-best(rates), "MB/s")
@@ -114,6 +117,7 @@ func BenchmarkColdRead(b *testing.B) {
 	b.ReportMetric(best(gets), "T4-gets/GB")
 	b.ReportMetric(best(manyGets), "T4-fifty-gets/GB")
 	b.ReportMetric(best(coldCPU), "CPU-s/GB")
+	b.ReportMetric(best(readerCPU), "reader-CPU-s/GB")
 	b.ReportMetric(best(coldCPU)/(best(rawCPU)+best(hotCPU)), "T5-x-floor")
 }
 
