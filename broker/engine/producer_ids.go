@@ -82,18 +82,20 @@ func (p *producerIDs) fetch(now time.Time) {
 		if err == nil && ok && block.Result.Code != wire.None {
 			err = block.Result.Code
 		}
-		p.received(block, err)
+		if p.received(block, err) {
+			p.fetch(now)
+		}
 	})
 }
 
-func (p *producerIDs) received(block *metadata.AllocateProducerIDsAnswer, err error) {
+// received hands out what came, and tells whether some still wait for the next block.
+func (p *producerIDs) received(block *metadata.AllocateProducerIDsAnswer, err error) (more bool) {
 	type delivery struct {
 		done func(wire.ProducerID, error)
 		id   wire.ProducerID
 	}
 	var deliveries []delivery
 	p.mu.Lock()
-	p.fetching = false
 	if err == nil {
 		p.next = idBlock{first: block.First, left: block.Length, size: block.Length}
 	}
@@ -105,6 +107,8 @@ func (p *producerIDs) received(block *metadata.AllocateProducerIDsAnswer, err er
 		deliveries = append(deliveries, delivery{p.waiting[0], id})
 		p.waiting = p.waiting[1:]
 	}
+	more = len(p.waiting) > 0
+	p.fetching = more
 	p.mu.Unlock()
 	for _, d := range deliveries {
 		if d.id == wire.NoProducerID {
@@ -114,4 +118,5 @@ func (p *producerIDs) received(block *metadata.AllocateProducerIDsAnswer, err er
 		}
 		d.done(d.id, nil)
 	}
+	return more
 }

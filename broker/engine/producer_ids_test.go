@@ -94,3 +94,12 @@ func TestRequestsForProducerIDsAreBounded(t *testing.T) {
 		t.Errorf("%d refused", *refused)
 	}
 }
+
+// More may wait than a block serves: they wait for the next ones, not for somebody else to ask.
+func TestABlockOfProducerIDsThatIsTooSmallIsFollowedByTheNext(t *testing.T) {
+	r := serving(t)
+	got := map[wire.ProducerID]bool{}
+	const n = 3500
+	r.nextIDs(n, got)
+	r.until("all are given", func() bool { return len(got) == n })
+}
