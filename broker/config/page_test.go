@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -99,7 +100,7 @@ func overrideTable(page *strings.Builder, resource Resource) {
 		if d.synonym != "" {
 			overridden = "`" + d.synonym + "`"
 		}
-		fmt.Fprintf(page, "| `%s` | %s | %s | %s%s |\n", d.Name, shown(d.Default), overridden, d.Doc, later(effective[d.synonym]))
+		fmt.Fprintf(page, "| `%s` | %s | %s | %s%s |\n", d.Name, shown(d.Default), overridden, d.Doc, later(effective[cmp.Or(d.synonym, d.Name)]))
 	}
 }
 
