@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -19,7 +20,8 @@ type leaseHolder struct {
 	term  int64 // lease epoch of the running term; 0: none
 	held  int64 // the last epoch that was held at any time; 0: none
 
-	unreadable bool // people have been told of a lease that is not readable
+	unreadable bool     // people have been told of a lease that is not readable
+	failing    lease.Op // and of these requests, which fail
 }
 
 // claim is what lets this broker take the lease without waiting; see lease.Config.
@@ -73,6 +75,7 @@ func (h *leaseHolder) event(now time.Time, ev lease.Event) {
 	h.role.engine.lanes.add(LaneLease, func(ctx context.Context) Completion {
 		done := lease.Do(ctx, h.store, action)
 		return func(now time.Time) {
+			h.tellFailing(done)
 			if reached(done) {
 				h.role.engine.tier.worker.StoreReached(now)
 			}
@@ -99,6 +102,28 @@ func (h *leaseHolder) tellUnreadable() {
 		h.role.engine.logger.Error("the controller's lease is not readable: there will be no controller", "key", lease.Key, "err", err)
 	}
 	h.unreadable = err != nil
+}
+
+// tellFailing tells people when requests for the lease begin to fail, and when they succeed again: until there is a controller a
+// broker that starts serves nobody, and would not say why.
+func (h *leaseHolder) tellFailing(done lease.Event) {
+	var op lease.Op
+	var err error
+	switch done := done.(type) {
+	case lease.ReadDone:
+		op, err = lease.OpRead, done.Err
+	case lease.WriteDone:
+		op, err = lease.OpWrite, done.Err
+	}
+	switch {
+	case errors.Is(err, lease.ErrRecord): // told elsewhere
+	case err != nil && h.failing == lease.OpNone:
+		h.failing = op
+		h.role.engine.logger.Warn("the object store can't be reached for the controller's lease", "err", err)
+	case err == nil && op != lease.OpNone && h.failing == op:
+		h.failing = lease.OpNone
+		h.role.engine.logger.Info("the object store can be reached for the controller's lease")
+	}
 }
 
 // follow makes the role follow the lease.

@@ -252,6 +252,26 @@ func TestADamagedChainIsNotWrittenTo(t *testing.T) {
 	}
 }
 
+// A broker that starts serves nobody before it has a controller. That the store takes no lease is told, once.
+func TestAStoreThatTakesNoLeaseIsTold(t *testing.T) {
+	r := serving(t)
+	r.kill()
+	r.faults = on(faultstore.Put, lease.Key, faultstore.Refuse)
+	r.open()
+	r.pass(time.Minute)
+	told := func() int { return strings.Count(r.logged.String(), "can't be reached for the controller's lease") }
+	if n := told(); n != 1 || r.e.Serving() {
+		t.Errorf("told %d times, serving %v:\n%s", n, r.e.Serving(), r.logged.String())
+	}
+	r.faults = nil
+	r.until("it serves", r.e.Serving)
+	r.faults = on(faultstore.Put, lease.Key, faultstore.Refuse)
+	r.pass(time.Minute)
+	if n := told(); n != 2 {
+		t.Errorf("told %d times after it failed anew:\n%s", n, r.logged.String())
+	}
+}
+
 // A lease that nobody can read stops elections until a person has looked at it: that person is told, once.
 func TestALeaseThatIsNotReadable(t *testing.T) {
 	r := serving(t)
