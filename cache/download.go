@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 )
 
 // download brings in blocks of one object, which are in order: neighbours by one get, as far as RangeBytes lets it. More than that is
@@ -94,6 +95,7 @@ func (c *Cache) stream(o Object, run []*block) (filled int, err error) {
 		}
 		c.finish(b, nil, c.disk != nil)
 		filled++
+		runtime.Gosched() // the rest may be here, too: who waits for a processor comes in between
 	}
 	return filled, nil
 }
