@@ -75,7 +75,12 @@ func start(b testing.TB, server *s3test.Server, settings ...string) *broker {
 	if r.store, err = storeurl.Open(b.Context(), r.Store); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(r.Kill)
+	b.Cleanup(func() {
+		r.Kill()
+		if b.Failed() {
+			b.Logf("the broker's log:\n%s", r.Log())
+		}
+	})
 	r.launch()
 	return r
 }
