@@ -154,7 +154,7 @@ func (r *Reader) largestIn(ctx context.Context, p Partition, segment manifest.Se
 			largest = max(largest, b.MaxTimestamp())
 			return false, nil
 		}
-		return false, c.records(ctx, func(x record.Record) bool {
+		return false, c.times(ctx, func(x record.Time) bool {
 			if x.Offset >= from && x.Offset < upTo {
 				largest = max(largest, x.Timestamp)
 			}
@@ -173,7 +173,7 @@ func (r *Reader) firstAtOrAfter(ctx context.Context, p Partition, segment manife
 			return false, nil
 		}
 		epoch := b.LeaderEpoch()
-		err := c.records(ctx, func(x record.Record) bool {
+		err := c.times(ctx, func(x record.Time) bool {
 			if x.Timestamp < ts || x.Offset < from || x.Offset >= segment.End {
 				return false
 			}
@@ -266,8 +266,8 @@ func (c *cursor) header(ctx context.Context) (record.Batch, error) {
 	return b, nil
 }
 
-// records visits those of the batch whose header was returned last, until one is the last to be seen.
-func (c *cursor) records(ctx context.Context, each func(record.Record) (done bool)) error {
+// times visits the records of the batch whose header was returned last, until one is the last to be seen.
+func (c *cursor) times(ctx context.Context, each func(record.Time) (done bool)) error {
 	b, err := c.bytes(ctx, c.at, c.next-c.at)
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func (c *cursor) records(ctx context.Context, each func(record.Record) (done boo
 	if record.Batch(b).Check() != nil {
 		return c.damage(c.at, c.next)
 	}
-	for x, err := range record.Records(b, c.reader.o.Config().MaxDecompressedBytes) {
+	for x, err := range record.Times(b, c.reader.o.Config().MaxDecompressedBytes) {
 		if err != nil {
 			return fmt.Errorf("%w: records at position %d of %s: %w", errDamaged, c.at, c.object.Key, err)
 		}

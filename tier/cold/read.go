@@ -302,7 +302,7 @@ func (t *task) readAhead() {
 			return
 		}
 		next, ok, err := t.Manifest.After(t.Reader.ctx, segment)
-		if err != nil || !ok || next.Start > next.Base {
+		if err != nil || !ok || next.Start > next.Base || next.Start >= t.UpTo {
 			return
 		}
 		o := t.segmentOf(next)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -123,6 +124,25 @@ func TestReadAheadCrossesTheEndsOfSegments(t *testing.T) {
 	}
 	if !slices.ContainsFunc(w.bucket.gets[:before], func(get string) bool { return get == w.key(second, manifest.LogObject)+" 0+8192" }) {
 		t.Errorf("gets %q", w.bucket.gets[:before])
+	}
+}
+
+// What lies behind the fetch's end is on the local disk: nobody will ask for it here.
+func TestReadAheadEndsWhereTheLocalLogBegins(t *testing.T) {
+	w := long(t, 4, 10<<10)
+	r := w.reader(scaled)
+	second := w.segments()[1]
+	for from := wire.Offset(0); from < second.Start; {
+		result, b := w.readOne(r, Request{MaxBytes: 2000, MinOneBatch: true, Partitions: []Fetch{w.fetch(from, second.Start, 2000)}})
+		if len(b) == 0 {
+			t.Fatalf("at %d: code %d", from, result.Code)
+		}
+		from = result.Next
+	}
+	for _, get := range w.bucket.gets {
+		if strings.HasPrefix(get, w.key(second, manifest.LogObject)) {
+			t.Errorf("%q was not needed", get)
+		}
 	}
 }
 
