@@ -85,11 +85,12 @@ type Result struct {
 	Aborted []log.AbortedTransaction
 }
 
-// The reasons why a segment can't be read although the store answers.
+// The reasons why a segment can't be read, the first two although the store answers.
 var (
 	errDamaged = errors.New("object is damaged")
 	errLarge   = errors.New("batch does not fit into tier.cache.bytes")
 	errDown    = errors.New("object store did not answer of late")
+	errBusy    = errors.New("too many reads wait for the object store")
 )
 
 // Reader reads the cold part of all partitions of a broker. It is safe for use by several goroutines at once.

@@ -35,10 +35,10 @@ func three(t testing.TB) *twin {
 	return w
 }
 
-// logged collects what is logged as an error.
+// logged collects what people are told.
 func logged(o *Options) *bytes.Buffer {
 	var b bytes.Buffer
-	o.Logger = slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelError}))
+	o.Logger = slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return &b
 }
 
@@ -422,11 +422,18 @@ func TestAStoreThatIsDownIsNotAskedAgainAndAgain(t *testing.T) {
 		}
 		return nil
 	}
-	r := w.reader(func(o *Options) { o.Now = func() time.Time { return now } })
+	var log *bytes.Buffer
+	r := w.reader(func(o *Options) {
+		o.Now = func() time.Time { return now }
+		log = logged(o)
+	})
 	for range 50 {
 		if result, _ := w.readOne(r, w.all(0)); result.Code != wire.KafkaStorageError {
 			t.Fatalf("code %d", result.Code)
 		}
+	}
+	if n := strings.Count(log.String(), "a read from the object store failed"); n != 1 {
+		t.Errorf("people were told %d times: %s", n, log)
 	}
 	if n := w.bucket.count(); n != downAfter || !r.Stats().Down {
 		t.Errorf("%d gets, want %d", n, downAfter)

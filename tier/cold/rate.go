@@ -75,19 +75,31 @@ func (a *alarms) remember(p place) {
 	a.bad[p] = until
 }
 
+// raise tells people of a segment that can't be read.
 func (a *alarms) raise(p Partition, key string, err error) {
-	now := a.now()
-	a.mu.Lock()
-	last, known := a.last[key]
-	quiet := known && now.Sub(last) < alarmEvery
-	if !quiet {
-		if a.last == nil || len(a.last) >= alarmsMax {
-			a.last = map[string]time.Time{}
-		}
-		a.last[key] = now
-	}
-	a.mu.Unlock()
-	if !quiet {
+	if a.due(key) {
 		a.logger.Error("a segment in the object store can't be read", "topic", p.Topic, "partition", p.TopicPartition.Partition, "key", key, "err", err)
 	}
+}
+
+// warn tells people that reads fail, for want of the store or of room; of one of them in a while.
+func (a *alarms) warn(p Partition, err error) {
+	if a.due("") {
+		a.logger.Warn("a read from the object store failed", "topic", p.Topic, "partition", p.TopicPartition.Partition, "err", err)
+	}
+}
+
+// due tells whether people were not told of something in a while.
+func (a *alarms) due(key string) bool {
+	now := a.now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if last, known := a.last[key]; known && now.Sub(last) < alarmEvery {
+		return false
+	}
+	if a.last == nil || len(a.last) >= alarmsMax {
+		a.last = map[string]time.Time{}
+	}
+	a.last[key] = now
+	return true
 }

@@ -51,6 +51,7 @@ func (r *Reader) readAll(ctx context.Context, now time.Time, jobs []job, results
 		select {
 		case r.tasks <- struct{}{}:
 		default:
+			r.alarms.warn(j.Partition, errBusy)
 			a.deliver(j.row, Result{Code: wire.KafkaStorageError}) // whoever gets nothing and no error asks again at once
 			continue
 		}
@@ -189,7 +190,7 @@ func (t *task) run() Result {
 		switch {
 		case errors.Is(err, object.ErrNotExist): // safety rule 27
 			if _, refresh := t.Manifest.Refresh(t.look); refresh != nil {
-				return Result{Code: wire.KafkaStorageError}
+				return t.failed(refresh)
 			}
 		case !lasting(err):
 			return t.failed(err)
@@ -212,6 +213,8 @@ func (t *task) failed(err error) Result {
 	case lasting(err):
 		t.alarms.remember(t.place(t.Offset))
 		t.alarms.raise(t.Partition, t.seen.object.Key, err)
+	default:
+		t.alarms.warn(t.Partition, err)
 	}
 	return Result{Code: wire.KafkaStorageError}
 }
