@@ -327,6 +327,19 @@ func TestAStoreThatTakesTooLongIsAStorageError(t *testing.T) {
 	}
 }
 
+// A read whose time is over is no error, also in the moment in which the context derived from that of the request has not ended yet.
+func TestAReadWhoseTimeIsOverIsNoStorageError(t *testing.T) {
+	r := three(t).reader()
+	over, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	for _, c := range []struct{ ctx, room context.Context }{{over, t.Context()}, {t.Context(), over}, {over, over}} {
+		read := &task{Reader: r, ctx: c.ctx, room: c.room}
+		if result := read.failed(over.Err()); result.Code != wire.None {
+			t.Errorf("code %d", result.Code)
+		}
+	}
+}
+
 // FM-45: while a store hangs, reads that nobody waits for any more pile up to a bound. Behind that there is an error at once.
 func TestReadsOfAStoreThatHangsAreRefusedAtABound(t *testing.T) {
 	w := three(t)

@@ -206,7 +206,8 @@ func lasting(err error) bool {
 
 // failed is the answer with an error. Whoever had no time or no room gets an empty one; that the store took its time is an error.
 func (t *task) failed(err error) Result {
-	over := t.room.Err() != nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
+	// When ctx ends, those who wait for it may be woken before room has ended, too.
+	over := (t.ctx.Err() != nil || t.room.Err() != nil) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 	switch {
 	case over, errors.Is(err, cache.ErrFull):
 		return Result{}
