@@ -16,6 +16,7 @@ type recovery struct {
 	whole bool // everything was in the bucket: nobody has to be asked
 	asked bool // the operator knows that something will be missing
 	lost  map[string]engine.LostRange
+	had   map[*partition]int64 // where the bucket ended when the disks were lost
 }
 
 // loseDisks kills the broker and takes its disks away.
@@ -44,12 +45,13 @@ func (n *node) wipe(whole bool) {
 	if n.ended == wiped {
 		whole = false // the recovery may have begun
 	}
-	n.recovery = recovery{whole: whole, lost: map[string]engine.LostRange{}}
+	n.recovery = recovery{whole: whole, lost: map[string]engine.LostRange{}, had: map[*partition]int64{}}
 	n.ended = wiped
 	for _, t := range n.c.ledger.topics {
 		for _, p := range t.partitions {
 			if s, err := n.c.manifestOf(p); err == nil {
 				p.durable = dataEnd(s)
+				n.recovery.had[p] = p.durable
 				p.judged = max(p.judged, int64(s.LogStart)) // what made retention take that may be lost now
 			} else {
 				n.c.fail("the manifest of %s can't be read: %v", p, err)
@@ -130,8 +132,9 @@ func (a *audit) checkRecovered(p *partition, start, end int64) {
 	if !ok {
 		return
 	}
-	if int64(named.First) < p.durable {
-		c.fail("the recovery gives %s up from %d on: the bucket had it up to %d", p, named.First, p.durable)
+	had := c.node.recovery.had[p]
+	if int64(named.First) < had {
+		c.fail("the recovery gives %s up from %d on: the bucket had it up to %d", p, named.First, had)
 		return
 	}
 	if c.plan.tier.gap == 0 {
@@ -143,10 +146,10 @@ func (a *audit) checkRecovered(p *partition, start, end int64) {
 		from, to = int64(r.Start), int64(r.End)
 	}
 	if start >= from { // a recovery before this one, that nobody has looked at, may have given up what lies before
-		from = min(from, p.durable)
+		from = min(from, had)
 	}
-	if from < p.durable || to > end {
-		c.fail("%s@%d to %d are given up: the bucket had it up to %d, and it ends at %d", p, from, to, p.durable, end)
+	if from < had || to > end {
+		c.fail("%s@%d to %d are given up: the bucket had it up to %d, and it ends at %d", p, from, to, had, end)
 		return
 	}
 	if p.skip(from) < to || to > p.end() {
