@@ -136,6 +136,12 @@ func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *
 			}
 			return resolved
 		},
+		TopicID: func(topic string) (id wire.TopicID) {
+			if t := image.Topic(topic); t != nil {
+				id = t.ID
+			}
+			return id
+		},
 		Run: o.Run, NewUUID: e.random.UUID, ProducerExpirationMs: int64(o.Config.ProducerIDExpirationMs),
 		Logger: o.Logger.With("component", "log"),
 	})

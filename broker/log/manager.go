@@ -30,6 +30,9 @@ type ManagerOptions struct {
 	BootID string
 	// DefaultConfig is the effective configuration of a topic found on disk.
 	DefaultConfig func(topic string) config.Topic
+	// TopicID is that of the topic which has a name now, zero if there is none. Of two directories of one partition it tells the one
+	// that is of a former topic: one whose disk had failed when the topic was deleted, or that a power loss has brought back.
+	TopicID func(topic string) wire.TopicID
 	// Run calls work(0) .. work(n-1), beside each other if it likes, and returns when all are done. nil: one by one.
 	Run func(n int, work func(i int))
 	// NewUUID makes directory ids and names of directories to be deleted.

@@ -189,7 +189,14 @@ func (m *Manager) loadLogs(now time.Time) error {
 				m.trash.add(all[i].o.Dir, now)
 				all[i] = f
 			default:
-				return fmt.Errorf("%w: %s is in %s and in %s", errIdentity, f.tp, all[i].d.path, d.path)
+				stays, goes, err := m.choose(all[i], f)
+				if err == nil {
+					err = m.setAside(goes)
+				}
+				if err != nil {
+					return err
+				}
+				all[i] = stays
 			}
 		}
 	}
@@ -240,6 +247,39 @@ func (m *Manager) isShell(dir string) bool {
 		}
 	}
 	return true
+}
+
+// choose tells which of two directories of one partition is that of the topic which has its name now, by their partition.metadata.
+func (m *Manager) choose(a, b found) (stays, goes found, err error) {
+	now := m.o.TopicID(a.tp.Topic)
+	belongs := func(f found) int {
+		id, err := readCheckpoint(m.o.FS, path.Join(f.o.Dir, partitionFile), parsePartitionMetadata)
+		switch {
+		case err != nil || id.IsZero():
+			return 1 // nobody knows
+		case id == now:
+			return 2
+		}
+		return 0
+	}
+	switch first, second := belongs(a), belongs(b); {
+	case first > second || first == 0 && second == 0:
+		return a, b, nil
+	case first < second:
+		return b, a, nil
+	}
+	return a, b, fmt.Errorf("%w: %s is in %s and in %s", errIdentity, a.tp, a.d.path, b.d.path)
+}
+
+// setAside keeps a directory under another name, as MarkStray does.
+func (m *Manager) setAside(f found) error {
+	to := path.Join(f.d.path, parkedDirName(f.tp, m.o.NewUUID(), straySuffix))
+	f.d.env.logger.Warn("a partition of a former topic is set aside", "dir", f.o.Dir, "to", to)
+	if err := m.o.FS.Rename(f.o.Dir, to); err != nil {
+		return fmt.Errorf("set %s aside: %w", f.o.Dir, err)
+	}
+	m.depart(f.d, f.tp)
+	return nil
 }
 
 func (m *Manager) listLogs(now time.Time, d *logDir) ([]found, error) {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,6 +213,50 @@ func TestAnEmptyShellIsNoSecondPlace(t *testing.T) {
 		again.Sweep(testTime)
 		if _, err := mem.Stat(shell); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("the shell stays: %v", err)
+		}
+	}
+}
+
+// A directory whose disk had failed comes back with the partition of a topic that was deleted meanwhile, and made anew elsewhere.
+func TestOfTwoDirectoriesOfAPartitionTheFormerTopicsIsSetAside(t *testing.T) {
+	for _, former := range []string{"/d1", "/d2"} {
+		mem := vfs.NewMem()
+		for dir, id := range map[string]wire.TopicID{"/d1": {1}, "/d2": {1}} {
+			if dir == former {
+				id = wire.TopicID{2}
+			}
+			o := managerOptions(mem, dir)
+			o.NewUUID = func() [16]byte { return [16]byte{dir[2]} }
+			m := mustManage(t, o)
+			l, err := m.Create(testTime, partition(0), id, testConfig())
+			if err != nil {
+				t.Fatal(err)
+			}
+			appendBatch(t, l, batch(int(id[0]), 1, 10))
+			if err := m.Close(testTime, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := managerOptions(mem, "/d1", "/d2")
+		m := mustManage(t, o)
+		if l, ok := m.Get(partition(0)); !ok || l.TopicID() != (wire.TopicID{1}) || l.EndOffset() != 1 {
+			t.Errorf("with the former topic in %s: %+v", former, l)
+		}
+		if !slices.ContainsFunc(listFiles(t, mem, former), func(name string) bool { return strings.HasSuffix(name, straySuffix) }) {
+			t.Errorf("what is of the former topic is not kept: %q", listFiles(t, mem, former))
+		}
+		// Two of the same topic are a copy: nobody knows which is newer.
+		o = managerOptions(mem.ProcessCrashClone(), "/d1", "/d2")
+		from, to := "/d1/a-b-0", "/d2/a-b-0"
+		if former == "/d1" {
+			from, to = to, from
+		}
+		if err := o.FS.MkdirAll(to); err != nil {
+			t.Fatal(err)
+		}
+		writeAll(t, o.FS, to+"/"+partitionFile, readAll(t, o.FS, from+"/"+partitionFile))
+		if _, err := OpenManager(testTime, o); !errors.Is(err, errIdentity) {
+			t.Errorf("two of the same topic: %v", err)
 		}
 	}
 }

@@ -18,6 +18,7 @@ func managerOptions(fsys vfs.FS, dirs ...string) ManagerOptions {
 	return ManagerOptions{
 		FS: fsys, Dirs: dirs, ClusterID: "Y2x1c3Rlci1vbmUtaWQhIQ", BrokerID: 1, BootID: "boot-1",
 		DefaultConfig: func(string) config.Topic { return testConfig() },
+		TopicID:       func(string) wire.TopicID { return wire.TopicID{1} },
 		NewUUID:       func() (id [16]byte) { n++; id[0] = n; id[15] = dirs[0][1]; return id },
 	}
 }
