@@ -103,7 +103,11 @@ func (a *audit) listOffset(p *partition, timestamp int64) (kmsg.ListOffsetsRespo
 	row.Topic, part.Partition, part.Timestamp = p.topic.name, p.index, timestamp
 	row.Partitions = append(row.Partitions, part)
 	request.Topics = append(request.Topics, row)
-	response, ok := a.c.node.ask(request).(*kmsg.ListOffsetsResponse)
+	answer, answered := a.c.node.tryAsk(request)
+	if !answered {
+		return kmsg.ListOffsetsResponseTopicPartition{}, wire.RequestTimedOut // it waits for the manifest
+	}
+	response, ok := answer.(*kmsg.ListOffsetsResponse)
 	if !ok {
 		return kmsg.ListOffsetsResponseTopicPartition{}, wire.UnknownServerError
 	}

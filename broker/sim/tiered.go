@@ -108,6 +108,9 @@ func (a *audit) coldReady(p *partition) bool {
 	if result == wire.None {
 		_, result = a.tryFetch(p, start.Offset)
 	}
+	if result == wire.None { // what is in memory is answered also while all tasks are taken by those who asked before
+		_, result = a.listOffset(p, 0)
+	}
 	if result != wire.None {
 		a.notYet = fmt.Sprintf("beginning of %s: %s", p, result)
 	}
