@@ -363,7 +363,7 @@ func TestAPartitionThatWasNeverWrittenCostsNothing(t *testing.T) {
 			t.Errorf("epoch %d: held %v, %d requests", r.epoch, held, requests)
 		}
 		if answered := false; true {
-			r.m.ReportLogStart(r.now, tpOf(r.names[0]), 0, r.now.Add(time.Minute), func(err error) { answered = err == nil })
+			r.m.ReportLogStart(r.now, tpOf(r.names[0]), 0, r.now.Add(time.Minute), func(_ time.Time, err error) { answered = err == nil })
 			if !answered {
 				t.Error("DeleteRecords waits for the store, and has nothing to tell it")
 			}

@@ -230,7 +230,7 @@ func (m *Manager) Due(now time.Time) []Job {
 	}
 	m.mu.Unlock()
 	for _, w := range answered {
-		w.done(w.answer)
+		w.done(now, w.answer)
 	}
 	return jobs
 }

@@ -81,7 +81,7 @@ func (m *Manager) complete(now time.Time, r *running, out outcome) {
 		m.o.Released(now, *released)
 	}
 	for _, w := range answered {
-		w.done(w.answer)
+		w.done(now, w.answer)
 	}
 }
 
@@ -173,7 +173,7 @@ type logStartWaiter struct {
 	p        *partition
 	offset   wire.Offset
 	deadline time.Time
-	done     func(error)
+	done     func(now time.Time, err error)
 	answer   error
 }
 
@@ -183,7 +183,7 @@ const waitersMax = 10_000
 // ReportLogStart says that DeleteRecords has moved a log start, which is to be in the manifest before the request is answered
 // (safety rule 23). done is called once, by whoever calls Due or a Completion, or at once: with nil when the entry is there or
 // the partition is not tiered, with REQUEST_TIMED_OUT at the deadline, and NOT_LEADER_OR_FOLLOWER when the leadership ends.
-func (m *Manager) ReportLogStart(now time.Time, tp wire.TopicPartition, offset wire.Offset, deadline time.Time, done func(error)) {
+func (m *Manager) ReportLogStart(now time.Time, tp wire.TopicPartition, offset wire.Offset, deadline time.Time, done func(now time.Time, err error)) {
 	m.mu.Lock()
 	p := m.partitions[tp]
 	var answer error
@@ -203,7 +203,7 @@ func (m *Manager) ReportLogStart(now time.Time, tp wire.TopicPartition, offset w
 		return
 	}
 	m.mu.Unlock()
-	done(answer)
+	done(now, answer)
 }
 
 // recorded tells whether the manifest has a log start of at least offset.

@@ -149,7 +149,7 @@ func TestSafety23DeleteRecordsIsAnsweredAfterItsEntry(t *testing.T) {
 		if err := r.log("orders").AdvanceStart(offset); err != nil {
 			t.Fatal(err)
 		}
-		r.m.ReportLogStart(r.now, tpOf("orders"), offset, r.now.Add(30*time.Second), func(err error) { answers = append(answers, err) })
+		r.m.ReportLogStart(r.now, tpOf("orders"), offset, r.now.Add(30*time.Second), func(_ time.Time, err error) { answers = append(answers, err) })
 	}
 	r.hook = func(point string) {
 		if point == pointStart+pointCommit && r.state("orders").LogStart < 9 && len(answers) > 0 {

@@ -152,7 +152,7 @@ func (t *tiering) release(now time.Time, r tier.Release) {
 func (t *tiering) RecordStart(
 	now time.Time, tp wire.TopicPartition, offset wire.Offset, deadline time.Time, done func(now time.Time, err error),
 ) {
-	t.worker.ReportLogStart(now, tp, offset, deadline, func(err error) { done(t.engine.stepped, err) })
+	t.worker.ReportLogStart(now, tp, offset, deadline, done)
 }
 
 // Fetch reads as a task. Where all tasks are taken, as by a store that hangs, what is in memory is read at once: without a place among
