@@ -1,12 +1,10 @@
 package tier
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/manifest"
@@ -18,7 +16,7 @@ import (
 // made anew of them. The next entries would make them orphans.
 func (p *partition) forgotten(ctx context.Context, from, to wire.Offset) error {
 	ctx = p.cause(ctx, object.CauseManifest)
-	unnamed, err := p.unnamed(ctx)
+	unnamed, err := p.m.Unnamed(ctx)
 	if err != nil {
 		return fmt.Errorf("look for what is to be given up: %w", err)
 	}
@@ -38,32 +36,6 @@ func (p *partition) forgotten(ctx context.Context, from, to wire.Offset) error {
 		}
 	}
 	return nil
-}
-
-// unnamed are the segments in the bucket that the manifest does not name, by their bases.
-func (p *partition) unnamed(ctx context.Context) ([]manifest.Name, error) {
-	named := map[manifest.Name]bool{}
-	for _, d := range p.m.State().Dropped {
-		named[d.Name] = true
-	}
-	for segment, err := range p.m.All(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		named[segment.Name] = true
-	}
-	var unnamed []manifest.Name
-	for info, err := range p.o.Store.List(ctx, p.prefix+"/", "") {
-		if err != nil {
-			return nil, err
-		}
-		name, kind, ok := manifest.ParseKey(strings.TrimPrefix(info.Key, p.prefix+"/"))
-		if ok && kind == manifest.LogObject && !named[name] {
-			unnamed = append(unnamed, name)
-		}
-	}
-	slices.SortStableFunc(unnamed, func(a, b manifest.Name) int { return cmp.Compare(a.Base, b.Base) })
-	return unnamed, nil
 }
 
 // uploadedEnd is where a segment ended when it was uploaded.

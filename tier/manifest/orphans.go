@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,13 +10,42 @@ import (
 	"github.com/tidemark-io/tidemark/tier/object"
 )
 
-// Orphans lists the partition's objects that no state names and, since their leader epoch is over, none ever will (safety rule
-// 22). It lists first and reads the manifest to its tail afterwards.
+// Orphans lists the partition's objects that no state names and, since their leader epoch is over, none ever will (safety rule 22).
 func (m *Manifest) Orphans(ctx context.Context) ([]object.Info, error) {
+	unnamed, s, err := m.unnamed(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("look for orphans: %w", err)
+	}
+	return slices.DeleteFunc(unnamed, func(info object.Info) bool {
+		name, _, _ := m.parse(info.Key)
+		return name.Epoch >= s.LeaderEpoch()
+	}), nil
+}
+
+// Unnamed lists the segments in the bucket, by their bases, that the manifest does not name: orphans, uploads that are under way, and
+// what a manifest that was lost or rolled back has forgotten.
+func (m *Manifest) Unnamed(ctx context.Context) ([]Name, error) {
+	unnamed, _, err := m.unnamed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var segments []Name
+	for _, info := range unnamed {
+		if name, kind, _ := m.parse(info.Key); kind == LogObject {
+			segments = append(segments, name)
+		}
+	}
+	slices.SortStableFunc(segments, func(a, b Name) int { return cmp.Compare(a.Base, b.Base) })
+	return segments, nil
+}
+
+// unnamed lists the partition's objects that a state does not name, and gives that state. It lists first and reads the manifest to its
+// tail afterwards.
+func (m *Manifest) unnamed(ctx context.Context) ([]object.Info, *State, error) {
 	var listed []object.Info
 	for info, err := range m.store.List(ctx, m.prefix+"/", "") {
 		if err != nil {
-			return nil, fmt.Errorf("look for orphans: %w", err)
+			return nil, nil, err
 		}
 		if _, _, ok := m.parse(info.Key); ok {
 			listed = append(listed, info)
@@ -23,16 +53,16 @@ func (m *Manifest) Orphans(ctx context.Context) ([]object.Info, error) {
 	}
 	s, err := m.Refresh(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("look for orphans: %w", err)
+		return nil, nil, err
 	}
 	named, err := m.named(ctx, s)
 	if err != nil {
-		return nil, fmt.Errorf("look for orphans: %w", err)
+		return nil, nil, err
 	}
 	return slices.DeleteFunc(listed, func(info object.Info) bool {
 		name, kind, _ := m.parse(info.Key)
-		return named[upload{name, kind == PageObject}] || name.Epoch >= s.LeaderEpoch()
-	}), nil
+		return named[upload{name, kind == PageObject}]
+	}), s, nil
 }
 
 func (m *Manifest) parse(key string) (Name, Kind, bool) {
