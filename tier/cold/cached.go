@@ -14,8 +14,7 @@ func (r *Reader) Cached(now time.Time, q *Request) []Result {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
 	jobs := r.share(q)
-	_, most := r.cache.AheadBytes()
-	crowd := int64(len(jobs))*r.o.Cache.RangeBytes > most // which takes turns: this is none
+	crowd := r.crowd(jobs) // which takes turns: this is none
 	for _, j := range jobs {
 		t := &task{Reader: r, job: j, ctx: over, room: over, look: over, now: now, idle: crowd}
 		if !t.keepToMemory() {

@@ -12,10 +12,10 @@ const turnWaitMax = 3 * time.Second
 // give way as long as the others have anything. Few partitions that have a chunk each, by turns, come by a tenth of the gets
 // that all would take that share the room. Who was read least lately has the next turn.
 func (r *Reader) turns(now time.Time, jobs []job) (first, others []job) {
-	left, most := r.cache.AheadBytes()
-	if int64(len(jobs))*r.o.Cache.RangeBytes <= most {
+	if !r.crowd(jobs) {
 		return jobs, nil
 	}
+	left, _ := r.cache.AheadBytes()
 	type waiting struct {
 		job
 		since time.Time
@@ -41,6 +41,12 @@ func (r *Reader) turns(now time.Time, jobs []job) (first, others []job) {
 		}
 	}
 	return first, others
+}
+
+// crowd tells whether there is no room for a whole chunk ahead of each job, even in an empty cache.
+func (r *Reader) crowd(jobs []job) bool {
+	_, most := r.cache.AheadBytes()
+	return int64(len(jobs))*r.o.Cache.RangeBytes > most
 }
 
 // turnEnd is the end of the turn that a read of limit bytes belongs to: that of the one that it goes on with, unless little is left of
