@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"runtime/debug"
+	"slices"
 
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/vfs"
@@ -116,10 +117,10 @@ func (s *segment) checkLocked(h *handle) (sparseEnd, error) {
 // checkTimes verifies the last entry, the first, and one in the middle: the index of another partition that was written in step with
 // this one may have an entry that is true here.
 func (s *segment) checkTimes(h *handle, times, offsets *loadedIndex) error {
-	for _, i := range []int64{times.n - 1, times.n / 2, 0} {
-		if i >= times.n || i < 0 {
-			continue
-		}
+	if times.n == 0 {
+		return nil
+	}
+	for _, i := range slices.Compact([]int64{times.n - 1, times.n / 2, 0}) {
 		e, err := times.at(i)
 		if err != nil {
 			return err
