@@ -330,7 +330,11 @@ func (a *admin) deleteRecords(t *topic) {
 		if p.deleted == 1<<62 {
 			p.deleted = max(got.LowWatermark, p.start)
 		}
-		p.start, p.cut = max(p.start, got.LowWatermark), max(p.cut, got.LowWatermark)
+		cut := offset
+		if offset < 0 {
+			cut = got.LowWatermark
+		}
+		p.start, p.cut = max(p.start, got.LowWatermark), max(p.cut, cut) // what retention took beyond it may be in the bucket yet
 	}, func() {})
 }
 

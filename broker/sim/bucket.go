@@ -77,6 +77,10 @@ func (b *bucket) overtake(call faultstore.Call) {
 	}
 }
 
+// triesAgain is how often a call that is no put is tried again at once. Brokers have tier/object/guard for that, which tries more often
+// and with pauses.
+const triesAgain = 2
+
 func (b *bucket) fault(call faultstore.Call) faultstore.Fault {
 	switch {
 	case b.quiet:
@@ -92,7 +96,13 @@ func (b *bucket) fault(call faultstore.Call) faultstore.Fault {
 	case b.c.node.engine == nil && b.random.IntN(10) > 0:
 		return faultstore.None // a start makes many calls, and does not go on after any that fails
 	}
-	return b.draw(call)
+	fault := b.draw(call)
+	for range triesAgain {
+		if fault != faultstore.None && call.Op != faultstore.Put {
+			fault = b.draw(call)
+		}
+	}
+	return fault
 }
 
 // lateness is how long a put is on its way that its sender has given up: often just so long that it meets the next try.

@@ -79,7 +79,7 @@ func (p *tierPlan) topicConfigs(random *rand.Rand, configs map[string]string) {
 }
 
 // auditLimit is how long an audit may be tried: a manifest that can't be read is tried again each minute at last, and where most requests
-// fail, which are tried once here, that takes a while.
+// fail, that takes a while.
 func (p *tierPlan) auditLimit() time.Duration {
 	if p.on {
 		return 15 * time.Minute
