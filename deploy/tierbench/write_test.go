@@ -284,6 +284,7 @@ func BenchmarkEndBesideColdReaders(b *testing.B) {
 				group.Go(func() {
 					c := r.dial()
 					defer c.close()
+					time.Sleep(pause * time.Duration(i) / manyPartitions) // readers who know nothing of each other don't keep step
 					for ctx.Err() == nil {
 						at := cursors[i%len(cursors)]
 						for at.offset < at.end && ctx.Err() == nil {
