@@ -12,6 +12,9 @@ import (
 // publish makes committed metadata this broker's: settings first, then partitions, then what clients see, then coordinators, so
 // that nobody is sent to a partition that is not there.
 func (e *Engine) publish(now time.Time, image *metadata.Image, delta metadata.Delta) {
+	if image.ClusterIncarnation() < e.clusterIncarnation {
+		delta.Topics = nil // nothing is this broker's before its recovery of the cluster is committed
+	}
 	e.applySettings(now, image, delta)
 	e.tier.registered = e.registeredIn(image)
 	e.replicas.Apply(now, image, delta)

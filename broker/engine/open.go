@@ -80,9 +80,6 @@ func Open(ctx context.Context, now time.Time, o Options) (_ *Engine, err error) 
 	}
 	e.role.log.replayed(now, fold)
 	delta := sinceStart(fold.image, kept.image)
-	if e.recovery != nil {
-		delta.Topics = nil // nothing is this broker's before the recovery is committed
-	}
 	for _, t := range delta.Topics {
 		if t.After == nil {
 			e.gone = append(e.gone, t.Before.Name)

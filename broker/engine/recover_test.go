@@ -434,6 +434,40 @@ func TestSafety30ABrokerThatTheClusterWasRecoveredWithoutEnds(t *testing.T) {
 	twin.consistent()
 }
 
+// Safety rule 30: what a dead process has put arrives after the manifests were looked at. That recovery ends, and the next one has the topic,
+// for nothing of it is on the disk that was to be the cluster's.
+func TestSafety30AnEntryThatComesLateIsPartOfTheNextRecovery(t *testing.T) {
+	r := tiered(t, "log.dirs=/d1,/d2") // with one, the entry would name the directory that is gone
+	r.create("t")
+	r.pass(time.Second)
+	r.faults = func(c faultstore.Call) faultstore.Fault {
+		if c.Op == faultstore.Put && strings.HasPrefix(c.Key, cluster.MetadataPrefix) {
+			return faultstore.Late
+		}
+		return faultstore.None
+	}
+	r.submit(topicNamed("late"))
+	r.turn()
+	r.faults = nil
+	r.recover = true
+	r.wipe()
+	r.open()
+	if err := r.store.Release(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	r.until("the recovery ends", func() bool { return r.e.Failure() != nil })
+	if slices.Contains(r.dirs(), "late-0") {
+		t.Errorf("before the recovery is committed the disk has %v", r.dirs())
+	}
+	r.kill()
+	r.open()
+	r.settled()
+	if r.e.Image().Topic("late") == nil || !slices.Contains(r.dirs(), "late-0") {
+		t.Errorf("the topic is missing: %v", r.dirs())
+	}
+	r.consistent()
+}
+
 // Safety rule 21: a disk that comes back without what it had synced ends with the bucket's history.
 func TestSafety21ALogBehindTheManifestBeginsAnewFromTheBucket(t *testing.T) {
 	r := tiered(t)
