@@ -201,27 +201,28 @@ func (a *audit) checkStart(p *partition, start, end int64) {
 }
 
 // checkGone looks whether what lies before the log's beginning was allowed to go, by what there is now: retention by size counts
-// only what no power loss can take.
+// only what no power loss can take. It goes from the beginning backwards: what lay right before it was the last to go, and what lies
+// behind a record may have gone after it, for another reason.
 func (a *audit) checkGone(p *partition, start int64) {
-	for offset := max(p.deleted, p.judged); offset < min(start, p.end()); offset++ {
-		if s := &p.slots[offset]; s.message != nil && !a.expired(p, s, start) {
+	left := int64(0)
+	for offset := start; offset < p.end(); offset++ {
+		left += int64(p.slots[offset].bytes)
+	}
+	for offset := min(start, p.end()) - 1; offset >= max(p.deleted, p.judged); offset-- {
+		s := &p.slots[offset]
+		if s.message != nil && !a.expired(p, s, left) {
 			a.c.fail("%s begins at %d: %s@%d is gone, though nothing allows it", p, start, s.message.name, offset)
 			return
 		}
+		left += int64(s.bytes)
 	}
 	p.judged = max(p.judged, start)
 }
 
-// expired tells whether retention may have taken a record.
-func (a *audit) expired(p *partition, s *slot, start int64) bool {
-	if bytes, ok := number(p.topic.configs["retention.bytes"]); ok {
-		left := int64(0)
-		for offset := start; offset < p.end(); offset++ {
-			left += int64(p.slots[offset].bytes)
-		}
-		if left >= bytes {
-			return true
-		}
+// expired tells whether retention may have taken a record, with so many bytes behind it.
+func (a *audit) expired(p *partition, s *slot, left int64) bool {
+	if bytes, ok := number(p.topic.configs["retention.bytes"]); ok && left >= bytes {
+		return true
 	}
 	if ms, ok := number(p.topic.configs["retention.ms"]); ok {
 		return s.time == noTime || a.c.clock.now.UnixMilli()-s.time > ms

@@ -200,7 +200,7 @@ func (n *node) step() {
 	for _, t := range e.Ready() {
 		n.launch(t)
 	}
-	if errors.Is(e.Failure(), engine.ErrClusterAlive) && n.ended == wiped { // a renewal that was late
+	if e.Failure() != nil && n.ended == wiped { // its recovery met a renewal or an entry that was late: its process ends, and is started again
 		n.crash(processCrash)
 		return
 	}
