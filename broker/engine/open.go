@@ -140,9 +140,19 @@ func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *
 			return id
 		},
 		Run: o.Run, NewUUID: e.random.UUID, ProducerExpirationMs: int64(o.Config.ProducerIDExpirationMs),
-		Logger: o.Logger.With("component", "log"),
+		Logger: o.Logger.With("component", "log"), Rest: o.rest(),
 	})
 	return err
+}
+
+// restLasts is about as long as a processor takes to verify what lies between two rests, so that half of it is left to others.
+const restLasts = 100 * time.Microsecond
+
+func (o *Options) rest() func() {
+	if o.Sleep == nil {
+		return nil
+	}
+	return func() { _ = o.Sleep(context.Background(), restLasts) }
 }
 
 // assemble makes the parts and ties them together.

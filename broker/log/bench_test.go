@@ -21,11 +21,14 @@ func sized(bytes int, edit ...func(*record.Builder)) record.Batch {
 	return batch(max(1, bytes/1100), testTime.UnixMilli(), 1024, edit...)
 }
 
-func benchLog(b *testing.B, segmentBytes int) *Log {
+func benchLog(b *testing.B, segmentBytes int, edit ...func(*Options)) *Log {
 	cfg := testConfig()
 	cfg.SegmentBytes, cfg.SegmentIndexBytes = segmentBytes, 10<<20
 	o := options(vfs.OS{}, cfg)
 	o.Dir = filepath.Join(b.TempDir(), "orders-0")
+	for _, f := range edit {
+		f(&o)
+	}
 	return mustOpen(b, o)
 }
 
@@ -214,7 +217,7 @@ func BenchmarkOpenUpload(b *testing.B) {
 // for their upload, again and again.
 func BenchmarkAnswerBesideUploads(b *testing.B) {
 	const atOnce = 4
-	l := benchLog(b, 64<<20)
+	l := benchLog(b, 64<<20, func(o *Options) { o.Rest = func() { time.Sleep(100 * time.Microsecond) } })
 	for bytes := sized(128 << 10); len(l.Segments()) <= atOnce; {
 		appendBatch(b, l, bytes)
 	}

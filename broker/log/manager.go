@@ -39,6 +39,7 @@ type ManagerOptions struct {
 	NewUUID              func() [16]byte
 	ProducerExpirationMs int64
 	Logger               *slog.Logger // nil: silent
+	Rest                 func()       // as that of Options
 }
 
 // Manager holds the logs of a broker.

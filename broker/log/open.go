@@ -31,7 +31,9 @@ func Open(now time.Time, o Options) (*Log, error) {
 		if logger == nil {
 			logger = slog.New(slog.DiscardHandler)
 		}
-		l.env = &environment{fs: o.FS, logger: logger, disk: &disk{}, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, sealed: &dirtyLogs{}}
+		l.env = &environment{
+			fs: o.FS, logger: logger, disk: &disk{}, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, sealed: &dirtyLogs{}, rest: o.Rest,
+		}
 	}
 	l.config.Store(&o.Config)
 	l.firstUnstable.Store(int64(wire.NoOffset))

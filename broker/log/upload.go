@@ -198,7 +198,7 @@ func (l *Log) scanUpload(u *Upload, s *segment, also []io.Writer) (markers []Abo
 	l.env.scan.Lock()
 	defer l.env.scan.Unlock()
 	x := s.indexBuilder()
-	in := newScanner(u.File, 0, u.Size)
+	in := l.env.restingScanner(u.File, 0, u.Size)
 	limit := min(u.Next, s.base+math.MaxInt32+1)
 	u.MinTimestamp = record.NoTimestamp
 	for at := s.base; ; {

@@ -166,6 +166,38 @@ func TestSegmentsAreVerifiedForTheirUploadOneAtATime(t *testing.T) {
 }
 
 // BO-095: a damaged index is made anew for the bucket.
+// What nobody waits for, a verification before an upload or by the scrub, lets others have the processor now and then; a recovery does not.
+func TestWhatNobodyWaitsForRests(t *testing.T) {
+	rests := 0
+	o := options(vfs.NewMem(), testConfig())
+	o.Rest = func() { rests++ }
+	l := mustOpen(t, o)
+	for l.Size() < 6*restingBuffer {
+		appendBatch(t, l, sized(100<<10))
+	}
+	if err := l.Roll(testTime); err != nil {
+		t.Fatal(err)
+	}
+	u, err := l.OpenUpload(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Release()
+	if rests < 4 {
+		t.Errorf("%d rests while a segment is verified for its upload", rests)
+	}
+	rests = 0
+	if _, _, err := l.Scrub(1 << 30); err != nil || rests < 4 {
+		t.Errorf("%d rests while a segment is scrubbed: %v", rests, err)
+	}
+	rests = 0
+	o.Stop = StopProcessCrash
+	mustOpen(t, o)
+	if rests > 0 {
+		t.Errorf("%d rests in a recovery", rests)
+	}
+}
+
 func TestUploadOfASegmentWithDamagedIndexes(t *testing.T) {
 	mem := vfs.NewMem()
 	l := uploadable(t, mem)
