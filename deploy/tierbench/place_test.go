@@ -16,20 +16,32 @@ import (
 	"github.com/tidemark-io/tidemark/tier/object/s3test"
 )
 
-// store starts a MinIO: here, or with -link at the other end of a wire. With -pin it is last to get the core that it shares with the
-// clients, whom a machine of its own would not hold up.
+// store starts a MinIO: here, or with -link at the other end of a wire, with its data in memory, so that it has no part in the broker's
+// disk. With -pin it runs when nobody else wants the core that it shares with the clients, whom a machine of its own would not hold up.
 func store(b testing.TB) *s3test.Server {
 	b.Helper()
 	var by []string
-	address := freeAddress(b)
+	folder, address := b.TempDir(), freeAddress(b)
 	if *link != 0 {
 		name, there := wireTo(b, *link)
 		by, address = []string{"ip", "netns", "exec", name}, there+":9000"
+		folder = inMemory(b)
 	}
 	if *pin {
-		by = append(by, "nice")
+		by = append(by, "chrt", "--idle", "0")
 	}
-	return s3test.StartAt(b, s3test.MinIO, address, by...)
+	return s3test.StartAt(b, s3test.MinIO, folder, address, by...)
+}
+
+// inMemory makes a folder whose files lie in memory, until the test ends.
+func inMemory(b testing.TB) string {
+	b.Helper()
+	folder, err := os.MkdirTemp("/dev/shm", "tierbench")
+	if err != nil {
+		b.Skipf("NOT MEASURED: -link needs a file system in memory for the store: %v", err)
+	}
+	b.Cleanup(func() { _ = os.RemoveAll(folder) })
+	return folder
 }
 
 const (

@@ -66,23 +66,23 @@ const (
 // Start starts a server and waits until it answers.
 func Start(t testing.TB, kind Kind) *Server {
 	t.Helper()
-	return start(t, kind, freeAddress(t), false)
+	return start(t, kind, t.TempDir(), freeAddress(t), false)
 }
 
-// StartAt starts a server by a command of the caller's, which runs the rest of its arguments somewhere else: at an address that is
-// free there.
-func StartAt(t testing.TB, kind Kind, address string, by ...string) *Server {
+// StartAt starts a server with its data in a folder, by a command of the caller's, which runs the rest of its arguments somewhere else: at an
+// address that is free there.
+func StartAt(t testing.TB, kind Kind, folder, address string, by ...string) *Server {
 	t.Helper()
-	return start(t, kind, address, false, by...)
+	return start(t, kind, folder, address, false, by...)
 }
 
 // StartTLS starts a server whose certificate comes from an authority that nobody else knows.
 func StartTLS(t testing.TB, kind Kind) *Server {
 	t.Helper()
-	return start(t, kind, freeAddress(t), true)
+	return start(t, kind, t.TempDir(), freeAddress(t), true)
 }
 
-func start(t testing.TB, kind Kind, address string, encrypted bool, by ...string) *Server {
+func start(t testing.TB, kind Kind, folder, address string, encrypted bool, by ...string) *Server {
 	t.Helper()
 	if running := os.Getenv("TIDEMARK_TEST_S3"); running != "" && !encrypted {
 		return &Server{URL: running, CAFile: os.Getenv("AWS_CA_BUNDLE")}
@@ -94,7 +94,7 @@ func start(t testing.TB, kind Kind, address string, encrypted bool, by ...string
 	t.Setenv("AWS_CONFIG_FILE", os.DevNull)
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", os.DevNull)
 
-	s := &Server{URL: "http://" + address, kind: kind, folder: t.TempDir()}
+	s := &Server{URL: "http://" + address, kind: kind, folder: folder}
 	certs := filepath.Join(s.folder, "certs")
 	if encrypted {
 		s.URL = "https://" + address
