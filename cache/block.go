@@ -17,12 +17,13 @@ const (
 	detached              // nobody finds it any more; its buffer goes back when the last pin does
 )
 
-// block is a piece of an object. Its buffer is written before ready is closed and read only after that.
+// block is a piece of an object, in a buffer or in a slot of the disk. Both are set before ready is closed and read only after that.
 type block struct {
 	id    id
 	size  int           // of the piece; less than a buffer at the end of an object
 	ready chan struct{} // closed when the block was filled, or failed
 	buf   []byte
+	slot  *slot // held; nil for a block with a buffer
 	err   error // why it was not filled; set before ready is closed
 
 	// What follows is guarded by Cache.mu.

@@ -123,6 +123,20 @@ func (r rig) read(o Object, from, to int64) {
 	r.compare(p, from, min(to, o.Size))
 }
 
+// piece is what goes to a socket first.
+func (r rig) piece(p *Pin, at, n int64) []byte {
+	r.Helper()
+	on := p.File().(vfs.Scattered).Piece(at, n)
+	if on.File == nil {
+		return p.File().(vfs.Resident).Bytes(at, n)
+	}
+	piece := make([]byte, on.Length)
+	if _, err := on.File.ReadAt(piece, on.Offset); err != nil && !errors.Is(err, io.EOF) {
+		r.Fatal(err)
+	}
+	return piece
+}
+
 func (r rig) compare(p *Pin, from, to int64) {
 	r.Helper()
 	got := make([]byte, to-from)
@@ -130,9 +144,8 @@ func (r rig) compare(p *Pin, from, to int64) {
 		r.Fatalf("ReadAt %d: %d, %v", from, n, err)
 	}
 	want := content(p.Object().Key, int(p.Object().Size))[from:to]
-	resident := p.File().(vfs.Resident)
 	for at := from; at < to; {
-		piece := resident.Bytes(at, to-at)
+		piece := r.piece(p, at, to-at)
 		if len(piece) == 0 || !bytes.HasPrefix(want[at-from:], piece) {
 			r.Fatalf("piece at %d: %d bytes that are not its own", at, len(piece))
 		}

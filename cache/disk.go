@@ -23,18 +23,24 @@ type disk struct {
 	file       vfs.File
 	blockBytes int64
 
-	mu     sync.Mutex           // guards what follows; a leaf; no I/O under it
-	at     map[id]*list.Element // of slot
+	mu     sync.Mutex           // guards what follows and what slots say it does; a leaf; no I/O under it
+	at     map[id]*list.Element // of *slot
 	order  list.List            // oldest first
-	free   []int64              // slots that hold nothing
+	free   []int64              // places that hold nothing
 	failed bool                 // the disk has refused a write: it is left alone from there on
 }
 
+// slot is a block in the file.
 type slot struct {
 	id    id
 	index int64
 	size  int
 	crc   uint32
+
+	// What follows is guarded by disk.mu.
+	users int  // who read it where it lies
+	gone  bool // nobody finds it any more; its place is free when the last user is gone
+	sound span // what readers have verified
 }
 
 // openDisk empties the directory and makes the file.
@@ -64,49 +70,95 @@ func (d *disk) has(i id) bool {
 	return ok
 }
 
-// read fills buf with a block. damaged tells that the disk has something else than was written.
-func (d *disk) read(i id, buf []byte) (ok, damaged bool) {
+// hold finds a block and compares it with its checksum, and keeps it where it is until release; nil if it is not there. damaged tells
+// that the disk has something else than was written.
+func (d *disk) hold(i id, size int) (s *slot, damaged bool) {
 	d.mu.Lock()
 	e, there := d.at[i]
 	if !there {
 		d.mu.Unlock()
-		return false, false
+		return nil, false
 	}
 	d.order.MoveToBack(e)
-	s := e.Value.(slot)
+	s = e.Value.(*slot)
+	s.users++
 	d.mu.Unlock()
-
-	if s.size != len(buf) {
-		return false, false
+	if s.size == size && d.sound(s) {
+		return s, false
 	}
-	n, err := d.file.ReadAt(buf, s.index*d.blockBytes)
-	whole := n == len(buf) && (err == nil || errors.Is(err, io.EOF))
-	if whole && crc32.Checksum(buf, castagnoli) == s.crc {
-		return true, false
-	}
-	return false, d.forget(i, e)
+	damaged = d.drop(i)
+	d.release(s)
+	return nil, damaged
 }
 
-// forget frees a block's place. It is false if that had happened before.
-func (d *disk) forget(i id, e *list.Element) bool {
+// sound reads a block whole.
+func (d *disk) sound(s *slot) bool {
+	p := peeks.Get().(*peek)
+	defer peeks.Put(p)
+	sum := uint32(0)
+	for at := 0; at < s.size; at += len(p) {
+		b := p[:min(len(p), s.size-at)]
+		if !d.readAt(s, b, int64(at)) {
+			return false
+		}
+		sum = crc32.Update(sum, castagnoli, b)
+	}
+	return sum == s.crc
+}
+
+// readAt fills b with what a block that is held has from a place on.
+func (d *disk) readAt(s *slot, b []byte, at int64) bool {
+	n, err := d.file.ReadAt(b, s.index*d.blockBytes+at)
+	return n == len(b) && (err == nil || errors.Is(err, io.EOF))
+}
+
+// release lets go of a block that was held.
+func (d *disk) release(s *slot) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.at[i] != e {
-		return false
-	}
-	delete(d.at, i)
-	d.free = append(d.free, d.order.Remove(e).(slot).index)
-	return true
+	s.users--
+	d.freeLocked(s)
 }
 
-// drop forgets a block, if it is there.
-func (d *disk) drop(i id) {
-	d.mu.Lock()
-	e, ok := d.at[i]
-	d.mu.Unlock()
-	if ok {
-		d.forget(i, e)
+func (d *disk) freeLocked(s *slot) {
+	if s.gone && s.users == 0 {
+		d.free = append(d.free, s.index)
 	}
+}
+
+// drop forgets a block. It is false if that had happened before.
+func (d *disk) drop(i id) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, ok := d.at[i]
+	if ok {
+		s := d.removeLocked(e)
+		d.freeLocked(s)
+	}
+	return ok
+}
+
+func (d *disk) removeLocked(e *list.Element) *slot {
+	s := d.order.Remove(e).(*slot)
+	delete(d.at, s.id)
+	s.gone = true
+	return s
+}
+
+// markSound notes what readers have verified of a block, if it is there.
+func (d *disk) markSound(i id, verified span) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e, ok := d.at[i]; ok {
+		e.Value.(*slot).sound = verified
+	}
+}
+
+// soundOf is what readers have verified of a block.
+func (d *disk) soundOf(s *slot) span {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return s.sound
 }
 
 // write keeps a block, in place of the oldest.
@@ -126,10 +178,10 @@ func (d *disk) write(i id, data []byte) {
 		d.free = append(d.free, index)
 		return
 	}
-	d.at[i] = d.order.PushBack(slot{id: i, index: index, size: len(data), crc: crc})
+	d.at[i] = d.order.PushBack(&slot{id: i, index: index, size: len(data), crc: crc})
 }
 
-// place finds a slot that nobody else writes to.
+// place finds a place that nobody reads and nobody else writes to.
 func (d *disk) place(i id) (index int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,13 +192,17 @@ func (d *disk) place(i id) (index int64, ok bool) {
 		index, d.free = d.free[n-1], d.free[:n-1]
 		return index, true
 	}
-	e := d.order.Front()
-	if e == nil {
-		return 0, false // all slots are being written to
+	for e := d.order.Front(); e != nil; e = e.Next() {
+		if e.Value.(*slot).users == 0 {
+			return d.removeLocked(e).index, true
+		}
 	}
-	s := d.order.Remove(e).(slot)
-	delete(d.at, s.id)
-	return s.index, true
+	return 0, false // all places are being read or written to
 }
+
+// peek is a piece of a block on the disk in memory, as long as somebody looks at it.
+type peek [64 << 10]byte
+
+var peeks = sync.Pool{New: func() any { return new(peek) }}
 
 func (d *disk) close() error { return d.file.Close() }

@@ -34,6 +34,42 @@ func TestTheDiskHasWhatMemoryHasNoMore(t *testing.T) {
 	}
 }
 
+// A block that the disk has takes no buffer: it is sent from there, and stays there as long as it is pinned, whatever else is written.
+func TestWhatTheDiskHasIsReadWhereItLies(t *testing.T) {
+	const places = 100
+	r := newRig(t, onDisk(vfs.NewMem(), places))
+	o := r.bucket.put("a", 250)
+	p := r.pin(o, 0, 250)
+	p.MarkSound(10, 250)
+	p.Release()
+	r.churn()
+
+	before := r.cache.Stats()
+	p = r.pin(o, 0, 250)
+	for at := int64(0); at < 250; at += testBlock {
+		if piece := p.File().(vfs.Scattered).Piece(at, 250); piece.File != r.cache.disk.file || piece.Length != min(testBlock, 250-at) {
+			t.Errorf("at %d: %+v", at, piece)
+		}
+	}
+	if got := p.SoundTo(10); got != 250 {
+		t.Errorf("sound to %d: what was verified once is verified again", got)
+	}
+	for i := range places {
+		r.read(r.bucket.put(fmt.Sprint("b", i), 2*testBlock), 0, 2*testBlock)
+	}
+	r.compare(p, 0, 250)
+	p.Release()
+	if s := r.cache.Stats(); s.DiskHits != before.DiskHits+4 || s.InUseBytes != 0 {
+		t.Errorf("stats %+v, before %+v", s, before)
+	}
+	for i := range places {
+		r.read(r.bucket.put(fmt.Sprint("c", i), 2*testBlock), 0, 2*testBlock)
+	}
+	if n := r.cache.disk.order.Len(); n != places || len(r.cache.disk.free) != 0 {
+		t.Errorf("%d blocks and %d free places of %d", n, len(r.cache.disk.free), places)
+	}
+}
+
 func TestDamageOnTheDiskIsGotAgain(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -10,8 +10,8 @@
 // all lie in them. Half of them are the window, in which every block begins, least recently used first to leave; the other half
 // is ristretto's, which takes those blocks that leave the window that have been asked for more often than what it has.
 // (Ristretto alone would turn away what is new; and it may drop what it is given at any time, so nothing in use lies there.) What does
-// not fit beside the blocks in use waits for room, or is refused. Behind memory there may be a file with the same blocks, each
-// verified by its checksum when it is read back.
+// not fit beside the blocks in use waits for room, or is refused. Behind memory there may be a file with the same blocks. What it has
+// is read and sent from where it lies, verified by its checksum whenever it is pinned, and takes no buffer: the page cache is its memory.
 //
 // The package starts no goroutine of its own: Options.Go does. No I/O and no wait happens under its lock.
 package cache

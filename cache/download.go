@@ -49,22 +49,22 @@ func (c *Cache) bring(o Object, run []*block, onDisk bool) {
 	}
 }
 
-// fromDisk fills a block from the disk, if it is there and sound.
+// fromDisk has a block read where it lies on the disk, if it is there and sound.
 func (c *Cache) fromDisk(b *block) bool {
-	buf, err := c.buffer(b.size)
-	if err != nil {
-		return false
-	}
-	ok, damaged := c.disk.read(b.id, buf)
+	s, damaged := c.disk.hold(b.id, b.size)
 	if damaged {
 		c.damaged.Add(1)
 	}
-	b.buf = buf
-	if ok {
-		c.diskHits.Add(1)
-		c.finish(b, nil, false)
+	if s == nil {
+		return false
 	}
-	return ok
+	c.diskHits.Add(1)
+	sound := c.disk.soundOf(s)
+	c.mu.Lock()
+	b.slot, b.sound = s, sound
+	c.mu.Unlock()
+	c.finish(b, nil, false)
+	return true
 }
 
 // stream fills blocks by one get, and says how many. Each can be read as soon as it is full.

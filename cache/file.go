@@ -22,11 +22,17 @@ func (f file) ReadAt(b []byte, off int64) (int, error) {
 	if off < 0 || off >= to {
 		return 0, io.EOF
 	}
-	for piece, err := range f.pin.Pieces(off, to) {
+	for part, err := range f.pin.parts(off, to) {
 		if err != nil {
 			return n, err
 		}
-		n += copy(b[n:], piece)
+		into := b[n:][:part.to-part.from]
+		if part.block.slot == nil {
+			copy(into, part.block.buf[part.from:])
+		} else if !f.pin.cache.disk.readAt(part.block.slot, into, part.from) {
+			return n, errDisk
+		}
+		n += len(into)
 	}
 	if n < len(b) {
 		return n, io.EOF
@@ -34,19 +40,33 @@ func (f file) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// Bytes implements vfs.Resident.
-func (f file) Bytes(off, n int64) []byte {
+// first is where the first of the bytes lie.
+func (f file) first(off, n int64) (part, bool) {
 	to := min(off+n, f.pin.object.Size)
 	if off < 0 || off >= to {
-		return nil
+		return part{}, false
 	}
-	for piece, err := range f.pin.Pieces(off, to) {
-		if err != nil {
-			return nil
-		}
-		return piece
+	for part, err := range f.pin.parts(off, to) {
+		return part, err == nil
+	}
+	return part{}, false
+}
+
+// Bytes implements vfs.Resident.
+func (f file) Bytes(off, n int64) []byte {
+	if part, ok := f.first(off, n); ok && part.block.slot == nil {
+		return part.block.buf[part.from:part.to]
 	}
 	return nil
+}
+
+// Piece implements vfs.Scattered: what lies on the disk is sent from there.
+func (f file) Piece(off, n int64) vfs.Range {
+	if part, ok := f.first(off, n); ok && part.block.slot != nil {
+		d := f.pin.cache.disk
+		return vfs.Range{File: d.file, Offset: part.block.slot.index*d.blockBytes + part.from, Length: part.to - part.from}
+	}
+	return vfs.Range{}
 }
 
 func (f file) WriteAt([]byte, int64) (int, error) { return 0, errReadOnly }

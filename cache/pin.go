@@ -24,6 +24,12 @@ type Pin struct {
 	object Object
 	first  int64 // number of the first block
 	blocks []*block
+
+	// The piece of a block on the disk that was looked at last.
+	peek   *peek
+	peeked []byte // of peek
+	of     *block
+	at     int64 // in the block, of the first byte of peeked
 }
 
 // Pin pins the blocks of a range, and begins to download those that are missing. It waits for room at most, and not for bytes:
@@ -120,12 +126,12 @@ func (p *Pin) Wait(ctx context.Context, from, to int64) error {
 	return nil
 }
 
-// View is n bytes that have come, without a copy when they lie in one block; else they are put into buf, which is grown as
+// View is n bytes that have come, without a copy when they lie in one block in memory; else they are put into buf, which is grown as
 // needed. They must not be changed, and not be used after Release.
 func (p *Pin) View(at, n int64, buf []byte) ([]byte, error) {
 	size := p.cache.o.BlockBytes
 	if i, in := p.number(at), at%size; at >= p.first*size && i < len(p.blocks) && in+n <= int64(p.blocks[i].size) {
-		if b := p.blocks[i]; b.isReady() && b.err == nil {
+		if b := p.blocks[i]; b.isReady() && b.err == nil && b.slot == nil {
 			return b.buf[in : in+n : in+n], nil
 		}
 	}
@@ -139,28 +145,83 @@ func (p *Pin) View(at, n int64, buf []byte) ([]byte, error) {
 	return buf, nil
 }
 
-// Pieces yields bytes that have come as they lie in the blocks. An error ends the sequence.
+// Pieces yields bytes that have come: as they lie in blocks in memory, and those of blocks on the disk by pieces that are good until the next
+// one. An error ends the sequence.
 func (p *Pin) Pieces(from, to int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
+		for part, err := range p.parts(from, to) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if part.block.slot == nil {
+				if !yield(part.block.buf[part.from:part.to], nil) {
+					return
+				}
+				continue
+			}
+			for at := part.from; at < part.to; {
+				piece, err := p.look(part.block, at)
+				piece = piece[:min(int64(len(piece)), part.to-at)]
+				if !yield(piece, err) || err != nil {
+					return
+				}
+				at += int64(len(piece))
+			}
+		}
+	}
+}
+
+// part is a range of a block.
+type part struct {
+	block    *block
+	from, to int64 // within the block
+}
+
+// parts yields where bytes that have come lie.
+func (p *Pin) parts(from, to int64) iter.Seq2[part, error] {
+	return func(yield func(part, error) bool) {
 		blocks := p.within(from, to)
 		if blocks == nil {
-			yield(nil, errNotPinned)
+			yield(part{}, errNotPinned)
 			return
 		}
 		for _, b := range blocks {
-			switch {
-			case !b.isReady():
-				yield(nil, errNotPinned)
-				return
-			case b.err != nil:
-				yield(nil, b.err)
-				return
-			}
 			begin := b.id.index * p.cache.o.BlockBytes
-			if !yield(b.buf[max(from-begin, 0):min(to-begin, int64(b.size))], nil) {
+			err := errNotPinned
+			if b.isReady() {
+				err = b.err
+			}
+			if !yield(part{b, max(from-begin, 0), min(to-begin, int64(b.size))}, err) || err != nil {
 				return
 			}
 		}
+	}
+}
+
+// look reads on in a block on the disk, mostly further than is asked for: batches are looked at one after the other.
+func (p *Pin) look(b *block, at int64) ([]byte, error) {
+	if p.of != b || at < p.at || at >= p.at+int64(len(p.peeked)) {
+		if p.peek == nil {
+			p.peek = peeks.Get().(*peek)
+		}
+		p.of, p.at, p.peeked = b, at, p.peek[:min(int64(len(p.peek)), int64(b.size)-at)]
+		if !p.cache.disk.readAt(b.slot, p.peeked, at) {
+			p.peeked = nil
+			return nil, fmt.Errorf("%w: %s from %d on", errDisk, b.id.object, b.id.index*p.cache.o.BlockBytes+at)
+		}
+	}
+	return p.peeked[at-p.at:], nil
+}
+
+// errDisk: what was sound on the disk when it was pinned can't be read any more.
+var errDisk = errors.New("block on the disk can't be read")
+
+// lookAway lets go of what was looked at.
+func (p *Pin) lookAway() {
+	if p.peek != nil {
+		peeks.Put(p.peek)
+		p.peek, p.peeked, p.of = nil, nil, nil
 	}
 }
 
@@ -189,6 +250,9 @@ func (p *Pin) MarkSound(from, to int64) {
 	for _, b := range p.within(from, to) {
 		begin := b.id.index * size
 		b.sound = b.sound.joined(span{max(from, begin), min(to, begin+size)})
+		if p.cache.disk != nil {
+			p.cache.disk.markSound(b.id, b.sound)
+		}
 	}
 }
 
@@ -207,6 +271,7 @@ func (p *Pin) Drop(from, to int64) {
 
 // Trim lets go of what lies outside of a range.
 func (p *Pin) Trim(from, to int64) {
+	p.lookAway()
 	low := min(max(p.number(from), 0), len(p.blocks))
 	high := max(min(p.number(to-1)+1, len(p.blocks)), low)
 	p.cache.unpin(p.blocks[:low])
@@ -216,6 +281,7 @@ func (p *Pin) Trim(from, to int64) {
 
 // Release lets go of all. It may be called again, to no effect.
 func (p *Pin) Release() {
+	p.lookAway()
 	p.cache.unpin(p.blocks)
 	p.blocks = nil
 }

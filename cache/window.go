@@ -51,6 +51,9 @@ func (c *Cache) attach(o Object, first, end, ahead int64) (pinned, missing []*bl
 			break
 		}
 		b, from := c.findLocked(id{o.Key, i}, wanted)
+		if b == nil && !wanted && c.disk != nil && c.disk.has(id{o.Key, i}) {
+			continue // it is near enough
+		}
 		switch {
 		case b == nil && (wanted || c.unread < c.unreadMax() && c.units.TryAcquire(1)):
 			b = &block{
@@ -187,6 +190,9 @@ func (c *Cache) detachLocked(b *block) {
 // restLocked is called with a block that is no longer in use. Its unit is for the caller to release.
 func (c *Cache) restLocked(b *block) {
 	c.inUse--
+	if b.slot != nil {
+		c.detachLocked(b) // the disk keeps it
+	}
 	if b.at == detached {
 		c.count--
 		c.readLocked(b)
@@ -226,6 +232,10 @@ func (c *Cache) discardLocked(b *block) {
 	if b.buf != nil {
 		c.free <- b.buf[:cap(b.buf)] // has room for all that there are
 		b.buf = nil
+	}
+	if b.slot != nil {
+		c.disk.release(b.slot)
+		b.slot = nil
 	}
 }
 

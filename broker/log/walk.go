@@ -81,7 +81,7 @@ type scanner struct {
 	file     vfs.File
 	pos, end int64
 	buf      []byte
-	at       int64 // buf holds the bytes from here on
+	at       int64  // buf holds the bytes from here on
 	rest     func() // between two reads; nil: none
 }
 

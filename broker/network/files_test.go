@@ -27,6 +27,46 @@ func (p pieces) Fd() (uintptr, bool) { return 0, false }
 
 func (p pieces) Bytes(off, n int64) []byte { return []byte(p.text[off:min(off+n, off-off%1000+1000)]) }
 
+// scattered is a vfs.Scattered: every other thousand of its bytes lies in another file, backwards.
+type scattered struct {
+	pieces
+	elsewhere vfs.File
+}
+
+func (s scattered) Piece(off, n int64) vfs.Range {
+	if number := off / 1000; number%2 == 1 {
+		at := int64(len(s.text)) - (number+1)*1000
+		return vfs.Range{File: s.elsewhere, Offset: at + off%1000, Length: min(n, 1000-off%1000)}
+	}
+	return vfs.Range{}
+}
+
+// What lies in files here and there, and in memory between, goes as it lies.
+func TestAScatteredFileLeavesBySendfileWhereItLiesInFiles(t *testing.T) {
+	const size = 300_000
+	f, _ := segment(t, vfs.OS{}, t.TempDir(), size)
+	stored := make([]byte, size)
+	if _, err := f.ReadAt(stored, 0); err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	for at := size - 1000; at >= 0; at -= 1000 {
+		text = append(text, stored[at:at+1000]...)
+	}
+	var releases atomic.Int32
+	r := start(t, func(_ time.Time, q *api.Request) api.Reply {
+		return respond(q, "one:", counted(scattered{pieces{text: string(text)}, f}, 500, size-700, &releases), api.Part{Bytes: []byte(":end")})
+	})
+	c := r.dial()
+	c.send(frame(0, 1, ""))
+	c.wants(1, "one:"+string(text[500:size-200])+":end")
+	ok(t, c.Close())
+	r.allReturned()
+	if file := r.metric("sent_bytes_total", "sendfile"); file != size/2-200 || releases.Load() != 1 {
+		t.Errorf("%v bytes by sendfile, %d releases", file, releases.Load())
+	}
+}
+
 func TestFilesLeaveBySendfileAndMemoryFilesByCopy(t *testing.T) {
 	const size = 3 << 20
 	for _, tt := range []struct {

@@ -94,7 +94,13 @@ func (t *tcpTransport) write(out *outbound, limit time.Duration) error {
 func (t *tcpTransport) writeSome(fd uintptr) bool {
 	for t.out.size > 0 {
 		var err error
-		if r := t.out.file(); r.File == nil {
+		r := t.out.file()
+		if source, ok := r.File.(vfs.Scattered); ok {
+			if piece := source.Piece(r.Offset, r.Length); piece.File != nil {
+				r = piece
+			}
+		}
+		if r.File == nil {
 			err = t.sendBytes(int(fd))
 		} else if source, ok := r.File.Fd(); ok {
 			err = t.sendFile(int(fd), int(source), r)

@@ -86,6 +86,13 @@ type Resident interface {
 	Bytes(off, n int64) []byte
 }
 
+// Scattered is a File of which some bytes lie in another file, from where they go to a socket without a copy on the way.
+type Scattered interface {
+	// Piece is where those from off on lie that lie together, at most n of them; a zero Range where that is in no file. It needs no Release:
+	// it stays as it is until the Range that it was asked for through is released.
+	Piece(off, n int64) Range
+}
+
 // Mapping is a read-only view of a file. Bytes must not be used after Close.
 type Mapping interface {
 	Bytes() []byte
