@@ -203,7 +203,17 @@ func (l *Log) appended(info AppendInfo, err error) (AppendInfo, error) {
 
 func (l *Log) writableLocked() error {
 	if l.closed {
-		return fmt.Errorf("%w: log is closed", ErrStorage)
+		return errClosed
+	}
+	return l.env.disk.check()
+}
+
+var errClosed = fmt.Errorf("%w: log is closed", ErrStorage)
+
+// inPlace is nil where files of the log may be written: its directory is online, and has the name that it had. It needs maintenance.
+func (l *Log) inPlace() error {
+	if l.moved {
+		return errClosed
 	}
 	return l.env.disk.check()
 }

@@ -234,6 +234,9 @@ func (l *Log) rebuildAborted(s *segment) ([]AbortedTransaction, error) {
 	l.env.logger.Warn("transaction index is rebuilt", "dir", l.dir, "offset", int64(s.base))
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
+	if l.moved {
+		return nil, errGone
+	}
 	segments := *l.segments.Load()
 	at := floorSegment(segments, s.base)
 	next := l.nextBase(segments, at)

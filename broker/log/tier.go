@@ -110,7 +110,7 @@ func (l *Log) StartFromTier(now time.Time, at, logStart wire.Offset, epochs []Ep
 	below := epochCache(slices.Clone(epochs)).truncateEnd(at).truncateStart(logStart)
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
-	if err := l.env.disk.check(); err != nil {
+	if err := l.inPlace(); err != nil {
 		return err
 	}
 	if err := l.noteUnverified(); err != nil {

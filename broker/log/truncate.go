@@ -19,7 +19,7 @@ import (
 func (l *Log) TruncateTo(now time.Time, offset wire.Offset) (bool, error) {
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
-	if err := l.env.disk.check(); err != nil {
+	if err := l.inPlace(); err != nil {
 		return false, err
 	}
 	if offset >= l.EndOffset() {
@@ -191,7 +191,7 @@ func (l *Log) TruncateFullyAndStartAt(now time.Time, offset wire.Offset) error {
 	}
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
-	if err := l.env.disk.check(); err != nil {
+	if err := l.inPlace(); err != nil {
 		return err
 	}
 	return l.restartMaintained(now, beginning{at: offset, start: offset})

@@ -239,6 +239,9 @@ func (l *Log) scanUpload(u *Upload, s *segment, also []io.Writer) (markers []Abo
 func (l *Log) holdBack(s *segment, in *scanner, first, limit wire.Offset) error {
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
+	if l.moved {
+		return errGone
+	}
 	d, err := in.damage(first, limit)
 	if err != nil {
 		return err
@@ -275,6 +278,9 @@ func (l *Log) uploadTxnIndex(s *segment, markers []AbortedTransaction) ([]byte, 
 func (l *Log) producersAt(next wire.Offset) ([]byte, error) {
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
+	if l.moved {
+		return nil, errGone
+	}
 	if _, found := slices.BinarySearchFunc(l.snapshotFiles, next, cmp.Compare[wire.Offset]); found {
 		data, err := readFile(l.env.fs, l.snapshotPath(next))
 		if err != nil {

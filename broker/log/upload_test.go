@@ -241,6 +241,85 @@ func TestUploadOfASegmentWithDamagedIndexes(t *testing.T) {
 }
 
 // BO-095: damaged data holds the upload back, now and after a restart, and is never cut.
+// A topic may be deleted while a segment of it is verified for its upload: there is nothing to upload then, and nothing wrong with the disk.
+func TestAnUploadOfATopicThatIsDeletedMeanwhile(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		damage func(t *testing.T, fs *vfs.Mem, sealed SegmentInfo)
+	}{
+		{"whole", func(*testing.T, *vfs.Mem, SegmentInfo) {}},
+		{"with a damaged batch", func(t *testing.T, fs *vfs.Mem, sealed SegmentInfo) {
+			overwrite(t, fs, segmentFile(sealed.Base, logSuffix), sealed.Size-1)
+		}},
+		{"with a damaged transaction index", func(t *testing.T, fs *vfs.Mem, sealed SegmentInfo) {
+			overwrite(t, fs, segmentFile(sealed.Base, txnSuffix), 0)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			l := uploadable(t, mem)
+			if err := l.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			sealed := l.Segments()[1]
+			tt.damage(t, mem, sealed)
+			deleted := false
+			u, err := l.OpenUpload(sealed.Base, writer(func() {
+				if !deleted {
+					deleted = true
+					if err := l.moveAway(testDir + "-delete"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}))
+			if u != nil || !errors.Is(err, ErrOffsetOutOfRange) || !deleted {
+				t.Errorf("%+v, %v; deleted: %t", u, err, deleted)
+			}
+			if l.Err() != nil {
+				t.Errorf("the directory is offline: %v", l.Err())
+			}
+		})
+	}
+}
+
+// The same holds for a partition whose log and manifest are just made one history.
+func TestADeletedLogDoesNotBeginAnew(t *testing.T) {
+	l := uploadable(t, vfs.NewMem())
+	if err := l.moveAway(testDir + "-delete"); err != nil {
+		t.Fatal(err)
+	}
+	_, cut := l.TruncateTo(testTime, l.EndOffset()-1)
+	for what, err := range map[string]error{
+		"cut": cut, "begun anew": l.TruncateFullyAndStartAt(testTime, 5), "begun in the tier": l.StartFromTier(testTime, 5, 0, nil, nil),
+	} {
+		if !errors.Is(err, errClosed) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := errors.Join(l.Verified(), l.Flush(), l.Err()); err != nil {
+		t.Error(err)
+	}
+}
+
+func overwrite(t *testing.T, fs *vfs.Mem, name string, at int64) {
+	t.Helper()
+	f, err := fs.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte{0xff}, at); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writer is called for each piece.
+type writer func()
+
+func (w writer) Write(b []byte) (int, error) {
+	w()
+	return len(b), nil
+}
+
 func TestUploadOfADamagedSegmentIsHeldBack(t *testing.T) {
 	mem := vfs.NewMem()
 	l := uploadable(t, mem)
