@@ -29,7 +29,7 @@ type Options struct {
 	// ProducerExpirationMs is producer.id.expiration.ms; 0 means Kafka's default of a day.
 	ProducerExpirationMs int64
 	Logger               *slog.Logger // nil: silent
-	// Rest is called between pieces of a verification that nobody waits for, before an upload or by the scrub. A goroutine that never
+	// Rest is called after each MiB of a verification that nobody waits for, before an upload or by the scrub. A goroutine that never
 	// blocks keeps its processor for ten milliseconds, and Go looks for what has come over the network when nothing else is to be run: Rest
 	// has to block for a moment. nil: no rest.
 	Rest func()

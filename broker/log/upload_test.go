@@ -172,7 +172,7 @@ func TestWhatNobodyWaitsForRests(t *testing.T) {
 	o := options(vfs.NewMem(), testConfig())
 	o.Rest = func() { rests++ }
 	l := mustOpen(t, o)
-	for l.Size() < 6*restingBuffer {
+	for l.Size() < 6*scanBuffer {
 		appendBatch(t, l, sized(100<<10))
 	}
 	if err := l.Roll(testTime); err != nil {

@@ -70,11 +70,8 @@ func (w *walker) next() (header record.Batch, pos int64, err error) {
 	return header, pos, nil
 }
 
-// What a scan reads at once, and one that rests in between; larger batches take a buffer of their own while they are looked at.
-const (
-	scanBuffer    = 1 << 20
-	restingBuffer = 256 << 10
-)
+// scanBuffer is what a scan reads at once; larger batches take a buffer of their own while they are looked at.
+const scanBuffer = 1 << 20
 
 // scanner reads the batches of a segment whole and verifies them.
 type scanner struct {
@@ -89,9 +86,11 @@ func newScanner(file vfs.File, pos, end int64) *scanner {
 	return &scanner{file: file, pos: pos, end: end, buf: make([]byte, 0, min(scanBuffer, end-pos))}
 }
 
-// restingScanner is a scanner that lets others have the processor between two pieces.
+// restingScanner is a scanner that lets others have the processor between two reads.
 func (e *environment) restingScanner(file vfs.File, pos, end int64) *scanner {
-	return &scanner{file: file, pos: pos, end: end, buf: make([]byte, 0, min(restingBuffer, end-pos)), rest: e.rest}
+	s := newScanner(file, pos, end)
+	s.rest = e.rest
+	return s
 }
 
 // window is the size bytes at pos.
