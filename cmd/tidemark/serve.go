@@ -142,7 +142,6 @@ func printSettings(w io.Writer, settings *config.Broker) error {
 // serve runs a broker until a signal ends it, or it can't go on. A second signal ends the process at once.
 func serve(ctx context.Context, settings *config.Broker, start startFunc, started func(*broker.Broker)) error {
 	tuneMemory()
-	tuneProcessors()
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()

@@ -54,7 +54,6 @@ func newServeCommand(a *app) *cobra.Command {
 				return unusable{errors.New("say --read-only: `tidemark broker` and `tidemark dev` run brokers that write")}
 			}
 			tuneMemory()
-			tuneProcessors()
 			logger := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 			s, err := openServing(cmd.Context(), a.now(), f, logger)
 			if err != nil {
