@@ -15,8 +15,7 @@ func TestTopicsComeAndGoWhileTheyAreUploaded(t *testing.T) {
 	r := startBroker(t, "log.segment.delete.delay.ms=10", "log.retention.check.interval.ms=20")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
-	c := r.client()
-	admin := kadm.NewClient(c)
+	admin := kadm.NewClient(r.client())
 	value := make([]byte, 200<<10)
 	const rounds, alive = 40, 4 // uploads begin within half a second: a topic is that old when it goes
 	for i := range rounds {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -36,11 +35,7 @@ func TestTheDiskLevelOfTheCacheIsSentBySendfile(t *testing.T) {
 		}
 	}
 	c.Close()
-	r.stop()
-	if err := os.RemoveAll(filepath.Join(r.dir, "logs")); err != nil {
-		t.Fatal(err)
-	}
-	r.start()
+	r.wipe()
 
 	metric := func(name string) (sum float64) {
 		_, text := get(t, r.broker.AdminAddress(), "/metrics")

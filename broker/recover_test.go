@@ -3,8 +3,6 @@ package broker_test
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,11 +42,7 @@ func TestSafety30ABrokerComesBackFromItsStoreAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	r.stop()
-	if err := os.RemoveAll(filepath.Join(r.dir, "logs")); err != nil {
-		t.Fatal(err)
-	}
-	r.start()
+	r.wipe()
 
 	if report, ok := r.broker.Recovery(); !ok || !report.Complete {
 		t.Errorf("report %+v, %t", report, ok)

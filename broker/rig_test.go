@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -106,6 +107,16 @@ func (r *rig) restart(settings ...string) {
 	r.t.Helper()
 	r.stop()
 	r.settings = append(r.settings, settings...)
+	r.start()
+}
+
+// wipe stops the broker cleanly, takes its log directories away, and starts it again.
+func (r *rig) wipe() {
+	r.t.Helper()
+	r.stop()
+	if err := os.RemoveAll(filepath.Join(r.dir, "logs")); err != nil {
+		r.t.Fatal(err)
+	}
 	r.start()
 }
 

@@ -70,29 +70,30 @@ func (d *disk) has(i id) bool {
 	return ok
 }
 
-// hold finds a block and compares it with its checksum, and keeps it where it is until release; nil if it is not there. damaged tells
-// that the disk has something else than was written.
-func (d *disk) hold(i id, size int) (s *slot, damaged bool) {
+// hold finds a block and compares it with its checksum, and keeps it where it is until release; nil if it is not there. verified is what
+// readers have verified of it; damaged tells that the disk has something else than was written.
+func (d *disk) hold(i id, size int) (s *slot, verified span, damaged bool) {
 	d.mu.Lock()
 	e, there := d.at[i]
 	if !there {
 		d.mu.Unlock()
-		return nil, false
+		return nil, span{}, false
 	}
 	d.order.MoveToBack(e)
 	s = e.Value.(*slot)
 	s.users++
+	verified = s.sound
 	d.mu.Unlock()
-	if s.size == size && d.sound(s) {
-		return s, false
+	if s.size == size && d.whole(s) {
+		return s, verified, false
 	}
 	damaged = d.drop(i)
 	d.release(s)
-	return nil, damaged
+	return nil, span{}, damaged
 }
 
-// sound reads a block whole.
-func (d *disk) sound(s *slot) bool {
+// whole reads a block and compares it with its checksum.
+func (d *disk) whole(s *slot) bool {
 	p := peeks.Get().(*peek)
 	defer peeks.Put(p)
 	sum := uint32(0)
@@ -152,13 +153,6 @@ func (d *disk) markSound(i id, verified span) {
 	if e, ok := d.at[i]; ok {
 		e.Value.(*slot).sound = verified
 	}
-}
-
-// soundOf is what readers have verified of a block.
-func (d *disk) soundOf(s *slot) span {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return s.sound
 }
 
 // write keeps a block, in place of the oldest.

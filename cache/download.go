@@ -51,7 +51,7 @@ func (c *Cache) bring(o Object, run []*block, onDisk bool) {
 
 // fromDisk has a block read where it lies on the disk, if it is there and sound.
 func (c *Cache) fromDisk(b *block) bool {
-	s, damaged := c.disk.hold(b.id, b.size)
+	s, verified, damaged := c.disk.hold(b.id, b.size)
 	if damaged {
 		c.damaged.Add(1)
 	}
@@ -59,9 +59,8 @@ func (c *Cache) fromDisk(b *block) bool {
 		return false
 	}
 	c.diskHits.Add(1)
-	sound := c.disk.soundOf(s)
 	c.mu.Lock()
-	b.slot, b.sound = s, sound
+	b.slot, b.sound = s, verified
 	c.mu.Unlock()
 	c.finish(b, nil, false)
 	return true
