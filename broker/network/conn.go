@@ -73,7 +73,7 @@ func newConn(s *Server, nc net.Conn, session api.Session) *conn {
 	return &conn{
 		server:     s,
 		net:        nc,
-		transport:  newTransport(nc, s.memory, s.metrics),
+		transport:  s.transports.of(nc),
 		session:    session,
 		in:         inbound{memory: s.memory, max: s.limits.RequestBytesMax, expect: smallestBuffer},
 		lastActive: time.Now(),

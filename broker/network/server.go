@@ -50,6 +50,7 @@ type Server struct {
 	metrics  *metrics
 
 	memory     *memory
+	transports *transports
 	admission  *admission
 	badInput   logGate
 	acceptGate logGate
@@ -82,6 +83,7 @@ func New(o Options) *Server {
 		s.answered = func(*api.Request, *api.Reply) {}
 	}
 	s.metrics = newMetrics(o.Registerer, s.admission.count, s.memory.inUse)
+	s.transports = newTransports(s.memory, s.metrics)
 	return s
 }
 
@@ -124,6 +126,7 @@ func (s *Server) Close(ctx context.Context) error {
 		<-ended
 		errs = append(errs, fmt.Errorf("close connections: %w", ctx.Err()))
 	}
+	s.transports.close()
 	return errors.Join(errs...)
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -14,25 +15,39 @@ import (
 	"github.com/tidemark-io/tidemark/broker/vfs"
 )
 
-func newTransport(nc net.Conn, memory *memory, m *metrics) transport {
+// transports makes the transports of a server.
+type transports struct {
+	memory  *memory
+	metrics *metrics
+	turns   *turns
+}
+
+// newTransports leaves a processor to those who send nothing from the cache.
+func newTransports(memory *memory, m *metrics) *transports {
+	return &transports{memory: memory, metrics: m, turns: newTurns(max(runtime.GOMAXPROCS(0)-1, 1))}
+}
+
+func (ts *transports) of(nc net.Conn) transport {
 	if tcp, ok := nc.(*net.TCPConn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {
-			t := &tcpTransport{conn: tcp, raw: raw, memory: memory, metrics: m}
+			t := &tcpTransport{transports: ts, conn: tcp, raw: raw}
 			t.readReady, t.writeReady = t.readSome, t.writeSome
 			return t
 		}
 	}
-	return &plainTransport{conn: nc, memory: memory, metrics: m}
+	return &plainTransport{conn: nc, memory: ts.memory, metrics: ts.metrics}
 }
+
+// close is for when the transports are not used any more.
+func (ts *transports) close() { ts.turns.close() }
 
 // tcpTransport makes its own system calls on the socket and uses the runtime's poller to wait only: so a read takes a
 // buffer when bytes are there and not before, and files leave by sendfile at explicit offsets, with no position shared
 // between readers.
 type tcpTransport struct {
-	conn    *net.TCPConn
-	raw     syscall.RawConn
-	memory  *memory
-	metrics *metrics
+	*transports
+	conn *net.TCPConn
+	raw  syscall.RawConn
 
 	readReady, writeReady func(fd uintptr) bool // readSome and writeSome, made once
 
@@ -40,7 +55,9 @@ type tcpTransport struct {
 	in    *inbound
 	out   *outbound
 	limit time.Duration
-	timed bool // the write deadline is set
+	timed bool  // the write deadline is set
+	turn  *look // nil while it has none
+	used  int64 // bytes of the turn
 	n     int
 	err   error
 }
@@ -92,6 +109,7 @@ func (t *tcpTransport) write(out *outbound, limit time.Duration) error {
 
 // writeSome writes until all is out or the socket takes no more.
 func (t *tcpTransport) writeSome(fd uintptr) bool {
+	defer t.endTurn()
 	for t.out.size > 0 {
 		var err error
 		r := t.out.file()
@@ -181,11 +199,31 @@ func (t *tcpTransport) sendCopy(fd int, r vfs.Range) error {
 const residentBytes = 64 << 10
 
 func (t *tcpTransport) sendResident(fd int, source vfs.Resident, r vfs.Range) error {
-	b := source.Bytes(r.Offset, min(r.Length, residentBytes))
+	most := min(r.Length, residentBytes)
+	t.takeTurn(most)
+	b := source.Bytes(r.Offset, most)
 	if len(b) == 0 {
 		return fmt.Errorf("send %w: %w", errFile, io.ErrUnexpectedEOF)
 	}
 	return t.sendPiece(fd, b)
+}
+
+// takeTurn waits until n bytes may be sent from memory.
+func (t *tcpTransport) takeTurn(n int64) {
+	switch {
+	case t.turn == nil:
+		t.turn, t.used = t.turns.begin(), 0
+	case t.used+n > turnBytes:
+		t.turn, t.used = t.turns.next(t.turn), 0
+	}
+	t.used += n
+}
+
+func (t *tcpTransport) endTurn() {
+	if t.turn != nil {
+		t.turns.end(t.turn)
+		t.turn = nil
+	}
 }
 
 func (t *tcpTransport) sendPiece(fd int, b []byte) error {

@@ -27,7 +27,9 @@ func TestWriteDeadlineEndsWithItsAnswer(t *testing.T) {
 
 	none := func() int64 { return 0 }
 	m := newMetrics(prometheus.NewRegistry(), none, none)
-	transport := newTransport(writer, nil, m).(*tcpTransport)
+	transports := newTransports(nil, m)
+	defer transports.close()
+	transport := transports.of(writer).(*tcpTransport)
 	const size = 1 << 20
 	// Nobody reads before the socket is full: a reader that is fast enough would keep it from ever being so.
 	full, read := make(chan struct{}), make(chan struct{})

@@ -4,6 +4,16 @@ package network
 
 import "net"
 
-func newTransport(nc net.Conn, memory *memory, m *metrics) transport {
-	return &plainTransport{conn: nc, memory: memory, metrics: m}
+// transports makes the transports of a server.
+type transports struct {
+	memory  *memory
+	metrics *metrics
 }
+
+func newTransports(memory *memory, m *metrics) *transports { return &transports{memory, m} }
+
+func (ts *transports) of(nc net.Conn) transport {
+	return &plainTransport{conn: nc, memory: ts.memory, metrics: ts.metrics}
+}
+
+func (ts *transports) close() {}

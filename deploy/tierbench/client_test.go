@@ -17,7 +17,6 @@ import (
 
 // conn is a connection to the broker that costs little: what it reads goes into one buffer, and is not looked at but for offsets.
 type conn struct {
-	b         testing.TB
 	c         net.Conn
 	formatter *kmsg.RequestFormatter
 	out, in   []byte
@@ -25,11 +24,19 @@ type conn struct {
 
 func (r *broker) dial() *conn {
 	r.b.Helper()
-	c, err := net.Dial("tcp", r.Address)
+	c, err := connect(r.Address)
 	if err != nil {
 		r.b.Fatal(err)
 	}
-	return &conn{b: r.b, c: c, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID("tierbench"))}
+	return c
+}
+
+func connect(address string) (*conn, error) {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{c: c, formatter: kmsg.NewRequestFormatter(kmsg.FormatterClientID("tierbench"))}, nil
 }
 
 func (c *conn) close() { _ = c.c.Close() }
@@ -210,6 +217,7 @@ func batch(b testing.TB, bytes int) record.Batch {
 // producer writes to one partition over one connection, several requests at a time.
 type producer struct {
 	*conn
+	b     testing.TB
 	q     *kmsg.ProduceRequest
 	sent  chan time.Time // when each request that is out was due
 	done  chan struct{}
@@ -224,7 +232,7 @@ func (r *broker) producer(topic string, partition int32, batch record.Batch, aft
 	q := kmsg.NewPtrProduceRequest()
 	q.Version, q.Acks, q.TimeoutMillis = 9, 1, 30_000
 	q.Topics = []kmsg.ProduceRequestTopic{{Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{{Partition: partition, Records: batch}}}}
-	p := &producer{conn: r.dial(), q: q, sent: make(chan time.Time, producerDepth), done: make(chan struct{}), after: after}
+	p := &producer{conn: r.dial(), b: r.b, q: q, sent: make(chan time.Time, producerDepth), done: make(chan struct{}), after: after}
 	go p.answers()
 	return p
 }

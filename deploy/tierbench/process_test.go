@@ -38,6 +38,10 @@ const patience = time.Minute
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *readersOf != "" {
+		fmt.Fprintln(os.Stderr, beReaders(*readersOf, *readerPause))
+		os.Exit(1)
+	}
 	if *pin {
 		if err := pinSelf(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -195,7 +195,7 @@ func (r *broker) born(name string) time.Time {
 	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec))
 }
 
-// neighbour is work that goes on beside what is measured, until ctx ends. It calls begun when it is at it.
+// neighbour is work that goes on beside what is measured, until ctx ends. It calls begun when it is at it, or never will be.
 type neighbour struct {
 	name string
 	work func(ctx context.Context, begun func())
@@ -249,7 +249,7 @@ func beside(b *testing.B, goal string, neighbours []neighbour, measured func(d t
 			ctx, cancel := context.WithCancel(b.Context())
 			var work sync.WaitGroup
 			begun := make(chan struct{})
-			work.Go(func() { n.work(ctx, func() { close(begun) }) })
+			work.Go(func() { n.work(ctx, sync.OnceFunc(func() { close(begun) })) })
 			<-begun
 			l := measured(lasts)
 			cancel()
@@ -268,45 +268,22 @@ func beside(b *testing.B, goal string, neighbours []neighbour, measured func(d t
 	}
 }
 
-// readerPause makes a reader one of 2 MB/s: fifty of them leave the machine time for others.
-const readerPause = 500 * time.Millisecond
+// Fifty readers of 2 MB/s each leave the machine time for others.
+const (
+	readersAtOnce = 50
+	slowly        = 500 * time.Millisecond
+)
 
 // BenchmarkEndBesideColdReaders is L4: from when a record is due to when a reader of the end has it, alone, beside fifty connections
 // that read 2 MB/s each from the disk, fifty that read as much of what is in the bucket alone, and fifty that read that as fast as they can.
 func BenchmarkEndBesideColdReaders(b *testing.B) {
 	r := remote(b)
 	r.create("end", 1, "remote.storage.enable=false")
-	readers := func(cursors []cursor, pause time.Duration) func(context.Context, func()) {
-		return func(ctx context.Context, begun func()) {
-			begun()
-			var group sync.WaitGroup
-			for i := range manyPartitions {
-				group.Go(func() {
-					c := r.dial()
-					defer c.close()
-					time.Sleep(pause * time.Duration(i) / manyPartitions) // readers who know nothing of each other don't keep step
-					for ctx.Err() == nil {
-						at := cursors[i%len(cursors)]
-						for at.offset < at.end && ctx.Err() == nil {
-							list := []cursor{at}
-							if _, err := c.fetch(list); err != nil {
-								b.Error(err)
-								return
-							}
-							time.Sleep(pause)
-							at = list[0]
-						}
-					}
-				})
-			}
-			group.Wait()
-		}
-	}
 	beside(b, "L4", []neighbour{
 		{"alone", func(ctx context.Context, begun func()) { begun(); <-ctx.Done() }},
-		{"local", readers([]cursor{{topic: hot, end: r.offset(hot, 0, latest)}}, readerPause)},
-		{"cold", readers(r.cold(many, manyPartitions), readerPause)},
-		{"flat-out", readers(r.cold(many, manyPartitions), 0)},
+		{"local", r.readers([]cursor{{topic: hot, end: r.offset(hot, 0, latest)}}, slowly)},
+		{"cold", r.readers(r.cold(many, manyPartitions), slowly)},
+		{"flat-out", r.readers(r.cold(many, manyPartitions), 0)},
 	}, func(d time.Duration) *latencies { return r.followEnd("end", d) })
 }
 
