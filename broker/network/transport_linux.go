@@ -121,6 +121,7 @@ func (t *tcpTransport) writeSome(fd uintptr) bool {
 		if r.File == nil {
 			err = t.sendBytes(int(fd))
 		} else if source, ok := r.File.Fd(); ok {
+			t.endTurn() // the disk may take its time
 			err = t.sendFile(int(fd), int(source), r)
 		} else if source, ok := r.File.(vfs.Resident); ok {
 			err = t.sendResident(int(fd), source, r)
