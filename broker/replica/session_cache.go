@@ -75,6 +75,7 @@ func (c *FetchSessionCache) resume(now time.Time, f *FetchContext, r SessionRequ
 	case s.byID != r.ByID:
 		return wire.FetchSessionTopicIDError
 	}
+	s.epoch = nextEpoch(s.epoch) // whoever waits with this session finds itself overtaken, whatever becomes of us
 	before := len(s.partitions)
 	s.update(r.Partitions, r.Forgotten)
 	c.partitions += len(s.partitions) - before
@@ -87,7 +88,6 @@ func (c *FetchSessionCache) resume(now time.Time, f *FetchContext, r SessionRequ
 		return wire.FetchSessionIDNotFound // the client begins anew, with a full fetch
 	}
 	s.used = now
-	s.epoch = nextEpoch(s.epoch)
 	f.session, f.epoch = s, s.epoch
 	f.partitions = make([]FetchPartition, len(s.partitions))
 	for i, p := range s.partitions {

@@ -215,6 +215,42 @@ func TestSessionOvertaken(t *testing.T) {
 	}
 }
 
+// The one that overtakes may end the session, too.
+func TestSessionOvertakenByOneThatEndsIt(t *testing.T) {
+	many := make([]int32, replica.SessionPartitionsMax-1)
+	for i := range many {
+		many[i] = int32(i)
+	}
+	for _, tt := range []struct {
+		name  string
+		quick replica.SessionRequest
+		want  wire.Code
+	}{
+		{"it forgets all partitions", replica.SessionRequest{Forgotten: []replica.PartitionRef{{Topic: "t"}}}, wire.None},
+		{"it names more than there is room for", replica.SessionRequest{Partitions: ask(1, 2)}, wire.FetchSessionIDNotFound},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cache := replica.NewFetchSessionCache(10, counter())
+			f, _ := cache.Begin(start, replica.SessionRequest{Partitions: ask(0)})
+			id, _, _ := f.Answer(start, answers(f, 0, nil))
+			if len(tt.quick.Partitions) > 0 {
+				f, _ = cache.Begin(start, replica.SessionRequest{Partitions: ask(many...)})
+				f.Answer(start, answers(f, 0, nil))
+			}
+			slow, _ := cache.Begin(start, replica.SessionRequest{ID: id, Epoch: 1})
+			tt.quick.ID, tt.quick.Epoch = id, 2
+			if _, code := cache.Begin(start, tt.quick); code != tt.want {
+				t.Fatal(code)
+			}
+			late, released := answers(slow, 9, map[int32]int64{0: 100}), 0
+			late[0].Records.Release = func() { released++ }
+			if _, code, include := slow.Answer(start, late); code != wire.InvalidFetchSessionEpoch || include != nil || released != 1 {
+				t.Errorf("%v, %v, released %d times", code, include, released)
+			}
+		})
+	}
+}
+
 // BO-015: forgetting a partition by the zero id is forgetting nothing.
 func TestBO015ForgettingByTheZeroID(t *testing.T) {
 	cache := replica.NewFetchSessionCache(10, counter())
