@@ -136,6 +136,7 @@ type fetchWait struct {
 	row       int
 	partition *partition
 	role      *role
+	from      wire.Offset // of the first record that it waits for
 }
 
 // answers tells whether the request is answered with this.
@@ -194,7 +195,7 @@ func (m *Manager) read(r *FetchRequest) fetched {
 		if p != nil {
 			asked.Topic = p.tp.Topic
 			current := p.role.Load()
-			f.waits = append(f.waits, fetchWait{row: i, partition: p, role: current})
+			f.waits = append(f.waits, fetchWait{row: i, partition: p, role: current, from: asked.FetchOffset})
 			limit := min(int(asked.MaxBytes), left)
 			var seen look
 			seen, code = current.read(r, asked, limit, f.bytes == 0 && len(f.remote) == 0, result)
@@ -202,6 +203,7 @@ func (m *Manager) read(r *FetchRequest) fetched {
 				if on := m.tier.SkipLost(p.tp, asked.FetchOffset); on >= current.log.LocalStartOffset() {
 					behind := *asked
 					behind.FetchOffset = on
+					f.waits[len(f.waits)-1].from = on
 					seen, code = current.read(r, &behind, limit, f.bytes == 0 && len(f.remote) == 0, result)
 				}
 			}
@@ -377,7 +379,7 @@ func (d *delayedFetch) TryComplete(time.Time) bool {
 		if w.role.log == nil {
 			continue
 		}
-		news = news || d.request.upTo(positions(w.role.log)) > d.request.Partitions[w.row].FetchOffset
+		news = news || d.request.upTo(positions(w.role.log)) > w.from
 	}
 	if !news {
 		return false

@@ -20,6 +20,7 @@ type bucket struct {
 	times   []replica.RemoteTime
 	found   log.TimestampOffset // of look-ups
 	during  func()              // what happens during a look-up; nil for nothing
+	lost    [2]wire.Offset      // from the first up to the second
 	starts  []wire.Offset
 	written []func(time.Time, error)
 }
@@ -33,7 +34,12 @@ func (b *bucket) Resign(wire.TopicPartition) {}
 
 func (b *bucket) Changed(wire.TopicPartition) {}
 
-func (b *bucket) SkipLost(_ wire.TopicPartition, offset wire.Offset) wire.Offset { return offset }
+func (b *bucket) SkipLost(_ wire.TopicPartition, offset wire.Offset) wire.Offset {
+	if b.lost[0] <= offset && offset < b.lost[1] {
+		return b.lost[1]
+	}
+	return offset
+}
 
 func (b *bucket) RecordStart(_ time.Time, _ wire.TopicPartition, offset wire.Offset, _ time.Time, done func(time.Time, error)) {
 	b.starts, b.written = append(b.starts, offset), append(b.written, done)
@@ -312,4 +318,24 @@ func TestSafety23DeleteRecordsWaitsForTheBucket(t *testing.T) {
 	if got := p.now(); got.Code != wire.None || got.LowWatermark != 7 {
 		t.Errorf("switched off: %+v", got)
 	}
+}
+
+// A consumer that was at the end when a cluster was lost stands within what is lost until something comes.
+func TestAFetchWithinWhatIsLostWaitsForTheNextRecord(t *testing.T) {
+	r, b := newRig(t), &bucket{hold: true, found: log.NoTimestampOffset, lost: [2]wire.Offset{6, 40}}
+	r.tier = b
+	r.restart()
+	r.create("t", tieredTopic)
+	if err := b.led[0].Log.StartFromTier(r.now, 40, 0, []log.EpochEntry{{Start: 0}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	r.m.Release(r.now, wire.TopicPartition{Topic: "t"}, 0)
+	p := r.fetch(asks("t", 6))
+	p.waits()
+	r.put("t", 1)
+	got := p.now()
+	if got.Code != wire.None || got.Records.Length == 0 || got.HighWatermark != 41 {
+		t.Errorf("%+v", got)
+	}
+	got.Records.Release()
 }
