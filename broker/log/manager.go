@@ -227,12 +227,13 @@ func (m *Manager) emptiest() *logDir {
 	return best
 }
 
-// Delete takes a partition away; its files go by a later Sweep, file.delete.delay.ms from now.
+// Delete takes a partition away; its files go by a later Sweep, file.delete.delay.ms from now. An error says that they stay where they
+// are, as its directory has failed, and that the next start will find them.
 func (m *Manager) Delete(now time.Time, tp wire.TopicPartition) error {
 	return m.park(tp, deleteSuffix, func(l *Log, parked string) { m.trash.add(parked, now.Add(l.deleteDelay())) })
 }
 
-// MarkStray puts a partition that nobody can explain aside and keeps it.
+// MarkStray puts a partition that nobody can explain aside and keeps it. An error is as that of Delete.
 func (m *Manager) MarkStray(_ time.Time, tp wire.TopicPartition) error {
 	return m.park(tp, straySuffix, func(*Log, string) {})
 }
@@ -247,9 +248,7 @@ func (m *Manager) park(tp wire.TopicPartition, suffix string, then func(l *Log, 
 	}
 	root := path.Dir(l.dir)
 	parked := path.Join(root, parkedDirName(tp, m.o.NewUUID(), suffix))
-	if err := l.moveAway(parked); err != nil {
-		return err
-	}
+	err := l.moveAway(parked)
 	m.mu.Lock()
 	delete(m.logs, tp)
 	l.env.logs--
@@ -259,8 +258,10 @@ func (m *Manager) park(tp wire.TopicPartition, suffix string, then func(l *Log, 
 			m.depart(d, tp)
 		}
 	}
-	then(l, parked)
-	return nil
+	if err == nil {
+		then(l, parked)
+	}
+	return err
 }
 
 // moveAway closes the log without flushing and renames its directory; a power loss may bring the former name back, and the
@@ -268,14 +269,14 @@ func (m *Manager) park(tp wire.TopicPartition, suffix string, then func(l *Log, 
 func (l *Log) moveAway(to string) error {
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
-	if err := l.env.disk.check(); err != nil {
-		return err
-	}
 	l.mu.Lock()
 	l.closed, l.moved = true, true
 	l.mu.Unlock()
 	for _, s := range *l.segments.Load() {
 		s.abandon()
+	}
+	if err := l.env.disk.check(); err != nil {
+		return err
 	}
 	if err := l.env.fs.Rename(l.dir, to); err != nil {
 		return l.env.fault("rename partition directory", err)
@@ -312,14 +313,8 @@ func (m *Manager) Retain(now time.Time) (segments int) {
 // by itself before it deletes.
 func (m *Manager) saveTieredStarts() {
 	for _, d := range m.dirs {
-		changed := &d.env.disk.startChanged
-		if d.env.disk.check() != nil || !changed.Load() || !slices.ContainsFunc(m.logsOf(d), (*Log).tiered) {
-			continue
-		}
-		changed.Store(false)
-		if err := m.writeCheckpoint(d, logStartFile); err != nil {
-			changed.Store(true)
-			_ = d.env.fault("write checkpoint", err)
+		if d.env.disk.check() == nil && d.env.disk.startChanged.Load() && slices.ContainsFunc(m.logsOf(d), (*Log).tiered) {
+			m.checkpointStarts(d)
 		}
 	}
 }

@@ -52,6 +52,21 @@ func (m *Manager) checkpointDir(d *logDir) error {
 	return failed
 }
 
+// checkpointStarts is checkpointDir for log starts alone. The flag goes down and up again under the lock, as it does there: whoever finds it
+// down relies on what was written.
+func (m *Manager) checkpointStarts(d *logDir) {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	changed := &d.env.disk.startChanged
+	if !changed.Swap(false) {
+		return
+	}
+	if err := m.writeCheckpointLocked(d, logStartFile); err != nil {
+		changed.Store(true)
+		_ = d.env.fault("write checkpoint", err)
+	}
+}
+
 // depart notes partitions that are no longer in a directory, though its checkpoints may name them.
 func (m *Manager) depart(d *logDir, partitions ...wire.TopicPartition) {
 	m.mu.Lock()

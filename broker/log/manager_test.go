@@ -179,6 +179,33 @@ func TestFailedDirectoryTakesOnlyItsOwnPartitions(t *testing.T) {
 	}
 }
 
+func TestAPartitionOfAFailedDirectoryIsMadeAnewInAnotherOne(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem())
+	o := managerOptions(fault, "/d1", "/d2")
+	m := mustManage(t, o)
+	former := create(t, m, partition(0))
+	appendBatch(t, former, batch(1, 1, 1))
+	fault.SetRules(vfs.Rule{Op: vfs.OpWrite, Path: "/d1/*/*.log", Err: errors.New("input/output error"), Times: 1})
+	if _, err := former.AppendAsLeader(testTime, batch(1, 1, 1), 1, Client); !errors.Is(err, ErrStorage) {
+		t.Fatal(err)
+	}
+	if err := m.Delete(testTime, partition(0)); !errors.Is(err, ErrStorage) {
+		t.Errorf("nothing is said of files that stay: %v", err)
+	}
+	l, err := m.Create(testTime, partition(0), wire.TopicID{10}, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path.Dir(l.Dir()) != "/d2" {
+		t.Errorf("made in %s", l.Dir())
+	}
+	appendBatch(t, l, batch(1, 1, 1))
+	if _, err := former.AppendAsLeader(testTime, batch(1, 1, 1), 1, Client); err == nil {
+		t.Error("the deleted one takes records")
+	}
+	_ = m.Close(testTime, 1) // says that /d1 has failed
+}
+
 func TestDeleteAndStray(t *testing.T) {
 	mem := vfs.NewMem()
 	o := managerOptions(mem, "/d1")
