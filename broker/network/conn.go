@@ -45,6 +45,7 @@ type conn struct {
 	hungry     bool          // waits for memory
 	lastActive time.Time
 	frameDue   time.Time // when the frame that has begun must be whole; zero: not worked out
+	frameSize  int       // for which frameDue was worked out
 
 	wake    chan struct{} // holds one: look again
 	closing atomic.Bool   // end once all that is in line is answered
@@ -308,9 +309,15 @@ func (c *conn) read() (reason string, err error) {
 // passes, overdue looks again. So a busy connection sets it once in many requests.
 func (c *conn) startReading() bool {
 	begun := c.in.pending() > 0
-	if begun && c.frameDue.IsZero() {
+	if begun {
 		size, _ := c.in.size() // next has refused a bad one
-		c.frameDue = time.Now().Add(allowance(c.server.limits.FrameMax, int64(size)))
+		switch {
+		case c.frameDue.IsZero():
+			c.frameDue = time.Now().Add(allowance(c.server.limits.FrameMax, int64(size)))
+		case size != c.frameSize: // not all of the size itself had come
+			c.frameDue = c.frameDue.Add(allowance(0, int64(size-c.frameSize)))
+		}
+		c.frameSize = size
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

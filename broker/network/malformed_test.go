@@ -157,17 +157,23 @@ func wantAfter(t *testing.T, what string, got, want time.Duration) {
 
 func TestBO100HalfAFrameEndsByTimer(t *testing.T) {
 	for _, tt := range []struct {
-		name, bytes string
+		name        string
+		first, next string // a second later
 		want        time.Duration
 	}{
-		{"half a size", "\x00\x00", allowance(defaultFrame, 4)},
-		{"half a frame", size(100) + "half", allowance(defaultFrame, 104)},
-		{"half of a large frame has longer", size(64<<20) + "half", allowance(defaultFrame, 4+64<<20)},
+		{"half a size", "\x00\x00", "", allowance(defaultFrame, 4)},
+		{"half a frame", size(100) + "half", "", allowance(defaultFrame, 104)},
+		{"half of a large frame has longer", size(64<<20) + "half", "", allowance(defaultFrame, 4+64<<20)},
+		{"so it has when its size comes in two pieces", size(64 << 20)[:3], size(64 << 20)[3:] + "half", allowance(defaultFrame, 4+64<<20)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			inBubble(t, echo, func(t *testing.T, r *rig, dial func() *client) {
 				c, began := dial(), time.Now()
-				c.send([]byte(tt.bytes))
+				c.send([]byte(tt.first))
+				if tt.next != "" {
+					time.Sleep(time.Second)
+					c.send([]byte(tt.next))
+				}
 				wantAfter(t, "ended", c.ended().Sub(began), tt.want)
 				synctest.Wait()
 				if n := r.metric("connections_closed_total", endSlow); n != 1 {

@@ -30,7 +30,7 @@ func newTransports(memory *memory, m *metrics) *transports {
 func (ts *transports) of(nc net.Conn) transport {
 	if tcp, ok := nc.(*net.TCPConn); ok {
 		if raw, err := tcp.SyscallConn(); err == nil {
-			t := &tcpTransport{transports: ts, conn: tcp, raw: raw}
+			t := &tcpTransport{conn: tcp, raw: raw, memory: ts.memory, turns: ts.turns, metrics: ts.metrics}
 			t.readReady, t.writeReady = t.readSome, t.writeSome
 			return t
 		}
@@ -45,9 +45,11 @@ func (ts *transports) close() { ts.turns.close() }
 // buffer when bytes are there and not before, and files leave by sendfile at explicit offsets, with no position shared
 // between readers.
 type tcpTransport struct {
-	*transports
-	conn *net.TCPConn
-	raw  syscall.RawConn
+	conn    *net.TCPConn
+	raw     syscall.RawConn
+	memory  *memory
+	turns   *turns
+	metrics *metrics
 
 	readReady, writeReady func(fd uintptr) bool // readSome and writeSome, made once
 
