@@ -56,6 +56,9 @@ func openDisk(fs vfs.FS, dir string, total, blockBytes int64) (*disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create disk cache: %w", err)
 	}
+	if err := f.PunchHole(0, blockBytes); err != nil {
+		return nil, errors.Join(fmt.Errorf("disk cache in %s, which needs a file system whose files may have holes: %w", dir, err), f.Close())
+	}
 	d := &disk{file: f, blockBytes: blockBytes, at: map[id]*list.Element{}, free: make([]int64, slots)}
 	for i := range d.free {
 		d.free[i] = slots - 1 - int64(i)
@@ -161,7 +164,11 @@ func (d *disk) write(i id, data []byte) {
 	if !ok {
 		return
 	}
-	_, err := d.file.WriteAt(data, index*d.blockBytes)
+	// Of what was here before some may be in the sockets of slow clients.
+	err := d.file.PunchHole(index*d.blockBytes, (index+1)*d.blockBytes)
+	if err == nil {
+		_, err = d.file.WriteAt(data, index*d.blockBytes)
+	}
 	crc := crc32.Checksum(data, castagnoli)
 
 	d.mu.Lock()

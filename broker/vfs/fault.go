@@ -28,6 +28,7 @@ const (
 	OpWrite     Op = "write"
 	OpTruncate  Op = "truncate"
 	OpReserve   Op = "reserve"
+	OpPunchHole Op = "punch hole"
 	OpSync      Op = "sync"
 	OpSize      Op = "size"
 	OpMap       Op = "map"
@@ -49,7 +50,7 @@ func (c Call) String() string {
 	switch c.Op {
 	case OpRename:
 		s += " " + c.NewPath
-	case OpRead, OpWrite, OpReserve:
+	case OpRead, OpWrite, OpReserve, OpPunchHole:
 		s += " " + strconv.FormatInt(c.Offset, 10) + "+" + strconv.Itoa(c.Length)
 	case OpTruncate, OpMap:
 		s += " " + strconv.FormatInt(c.Offset, 10)
@@ -290,6 +291,13 @@ func (f *faultFile) Reserve(from, to int64) {
 	if f.fs.check(Call{Op: OpReserve, Path: f.path, Offset: from, Length: int(to - from)}) == nil {
 		f.File.Reserve(from, to)
 	}
+}
+
+func (f *faultFile) PunchHole(from, to int64) error {
+	if err := f.fs.check(Call{Op: OpPunchHole, Path: f.path, Offset: from, Length: int(to - from)}); err != nil {
+		return err
+	}
+	return f.File.PunchHole(from, to)
 }
 
 func (f *faultFile) Sync() error {

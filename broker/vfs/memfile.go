@@ -95,6 +95,15 @@ func (f *memFile) Truncate(size int64) error {
 
 func (f *memFile) Reserve(int64, int64) {}
 
+func (f *memFile) PunchHole(from, to int64) error {
+	size, err := f.Size()
+	if err != nil || from >= size {
+		return err
+	}
+	_, err = f.WriteAt(make([]byte, min(to, size)-from), from)
+	return err
+}
+
 func (f *memFile) Sync() error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()

@@ -23,3 +23,11 @@ func syncData(f *os.File) error {
 func reserve(f *os.File, from, to int64) {
 	_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 }
+
+func punchHole(f *os.File, from, to int64) error {
+	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE|unix.FALLOC_FL_PUNCH_HOLE, from, to-from)
+	if err != nil {
+		return &os.PathError{Op: "punch hole", Path: f.Name(), Err: err}
+	}
+	return nil
+}

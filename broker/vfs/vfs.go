@@ -68,6 +68,9 @@ type File interface {
 	// Reserve asks for room on the disk for bytes from to to, which makes writing them cheaper. The size stays, nothing is
 	// promised, and nothing happens where the disk is full or can't do it.
 	Reserve(from, to int64)
+	// PunchHole makes bytes from to to zeros that take no room on the disk; the size stays. What of them sendfile has put into a socket, which
+	// refers to the pages of the file for as long as its client takes, stays what it was: a later write has other pages.
+	PunchHole(from, to int64) error
 	// Sync makes contents and size durable (fdatasync). After an error nothing may be assumed of the file: never sync again.
 	Sync() error
 	// Size is the current size in bytes.
