@@ -32,13 +32,21 @@ type DeleteRecordsResult struct {
 func (m *Manager) DeleteRecords(now time.Time, r *DeleteRecordsRequest, done func([]DeleteRecordsResult)) {
 	s := m.state.Load()
 	op := &delayedDelete{results: make([]DeleteRecordsResult, len(r.Partitions)), done: done}
+	waits := map[*partition]int{} // indexes in op.waits
 	for i := range r.Partitions {
 		p, offset, code := s.deleteRecords(&r.Partitions[i])
 		if code != wire.None {
-			op.refuse(i, code)
+			op.results[i] = DeleteRecordsResult{Code: code, LowWatermark: wire.NoOffset}
 			continue
 		}
-		op.waits = append(op.waits, deleteWait{row: i, partition: p, offset: offset})
+		at, again := waits[p]
+		if !again {
+			at = len(op.waits)
+			waits[p] = at
+			op.waits = append(op.waits, deleteWait{partition: p})
+		}
+		w := &op.waits[at]
+		w.rows, w.offset = append(w.rows, i), max(w.offset, offset)
 	}
 	m.keepDeleted(op)
 	m.recordStarts(now, op, now.Add(r.Timeout))
@@ -63,7 +71,7 @@ func (m *Manager) keepDeleted(op *delayedDelete) {
 		l := w.partition.role.Load().log
 		failed := err != nil || l == nil || l.Err() != nil
 		if failed {
-			op.refuse(w.row, wire.KafkaStorageError)
+			op.refuse(w, wire.KafkaStorageError)
 		}
 		return failed
 	})
@@ -77,11 +85,18 @@ func (m *Manager) recordStarts(now time.Time, op *delayedDelete, deadline time.T
 		if r.log == nil || !r.settings.topic.RemoteStorageEnable && r.log.TieredEndOffset() == wire.NoOffset {
 			continue // the bucket has nothing of it; a topic that was switched off may have left something there
 		}
-		p, record := w.partition, &startRecord{}
-		w.record = record
-		m.tier.RecordStart(now, p.tp, w.offset, deadline, func(now time.Time, err error) {
-			record.settled.Store(&err)
-			m.deletes.Fire(now, p)
+		w.record = &startRecord{}
+		op.unsettled.Add(1)
+	}
+	for _, w := range op.waits {
+		if w.record == nil {
+			continue
+		}
+		m.tier.RecordStart(now, w.partition.tp, w.offset, deadline, func(now time.Time, err error) {
+			w.record.settled.Store(&err)
+			if op.unsettled.Add(-1) == 0 { // none of the others would complete it
+				m.deletes.Fire(now, w.partition)
+			}
 		})
 	}
 }
@@ -122,15 +137,16 @@ func (s *state) deleteRecords(asked *DeleteRecordsPartition) (*partition, wire.O
 
 // delayedDelete waits for followers to raise their log start offsets.
 type delayedDelete struct {
-	results []DeleteRecordsResult
-	waits   []deleteWait
-	done    func([]DeleteRecordsResult)
+	results   []DeleteRecordsResult
+	waits     []deleteWait // of a partition each
+	unsettled atomic.Int64 // records of log starts that are on their way
+	done      func([]DeleteRecordsResult)
 }
 
 type deleteWait struct {
-	row       int
+	rows      []int // that name the partition
 	partition *partition
-	offset    wire.Offset
+	offset    wire.Offset  // the highest that is asked for
 	record    *startRecord // nil where the partition is not tiered
 }
 
@@ -146,8 +162,14 @@ func (w *deleteWait) recorded() (bool, wire.Code) {
 	return true, wire.CodeOf(*err)
 }
 
-func (d *delayedDelete) refuse(row int, code wire.Code) {
-	d.results[row] = DeleteRecordsResult{Code: code, LowWatermark: wire.NoOffset}
+func (d *delayedDelete) refuse(w deleteWait, code wire.Code) {
+	d.settle(w, DeleteRecordsResult{Code: code, LowWatermark: wire.NoOffset})
+}
+
+func (d *delayedDelete) settle(w deleteWait, result DeleteRecordsResult) {
+	for _, row := range w.rows {
+		d.results[row] = result
+	}
 }
 
 // TryComplete settles the partitions whose replicas have all followed and tells whether that was all.
@@ -163,7 +185,7 @@ func (d *delayedDelete) TryComplete(time.Time) bool {
 			left = append(left, w)
 			continue
 		}
-		d.results[w.row] = DeleteRecordsResult{Code: code, LowWatermark: low}
+		d.settle(w, DeleteRecordsResult{Code: code, LowWatermark: low})
 	}
 	d.waits = left
 	return len(left) == 0
@@ -186,7 +208,7 @@ func (d *delayedDelete) Complete(time.Time) { d.done(d.results) }
 // Expire answers; where replicas have not followed in time, that is what is said.
 func (d *delayedDelete) Expire(time.Time) {
 	for _, w := range d.waits {
-		d.refuse(w.row, wire.RequestTimedOut)
+		d.refuse(w, wire.RequestTimedOut)
 	}
 	d.done(d.results)
 }

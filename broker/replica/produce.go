@@ -61,6 +61,9 @@ const (
 	acksLeader int16 = 1
 )
 
+// recordErrorsMax bounds the records that one answer tells of: a hundred bytes of a request can hold a thousand of them.
+const recordErrorsMax = 10_000
+
 // Produce appends, and calls done with a result for each of r.Partitions in their order: at once for acks 0 and 1, and for
 // acks -1 when every partition's high watermark has passed its batch or r.Timeout is over. done runs once, before or after
 // Produce returns; results are its to keep. A request without partitions is answered at once.
@@ -76,8 +79,12 @@ func (m *Manager) Produce(now time.Time, r *ProduceRequest, done func([]ProduceR
 		done(results)
 		return
 	}
+	recordErrors := 0
 	for i := range r.Partitions {
 		appends = m.produceTo(now, s, r, i, &results[i], appends)
+		if recordErrors += len(results[i].RecordErrors); recordErrors > recordErrorsMax {
+			results[i].RecordErrors = nil // its code and message say what it is
+		}
 	}
 	for i := range appends {
 		a := &appends[i]

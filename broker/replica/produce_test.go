@@ -103,6 +103,30 @@ func TestProduceRefusals(t *testing.T) {
 	}
 }
 
+func TestOneAnswerTellsOfSoManyRecordsAndNoMore(t *testing.T) {
+	r := newRig(t)
+	r.create("compacted", topic{configs: map[string]string{"cleanup.policy": "compact"}})
+	request := &replica.ProduceRequest{Acks: 1}
+	for range 30 {
+		request.Partitions = append(request.Partitions, replica.ProducePartition{Topic: "compacted", Records: r.batchOf(0, 0, func(b *record.Builder) {
+			for range 1000 {
+				b.Append(r.now.UnixMilli(), nil, nil)
+			}
+		})})
+	}
+	p := r.produceAll(request)
+	told := 0
+	for _, got := range p.results {
+		told += len(got.RecordErrors)
+		if got.Code != wire.InvalidRecord || got.Message == "" {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if told != 10_000 {
+		t.Errorf("%d records are told of", told)
+	}
+}
+
 func transactional(b *record.Builder) { b.Transactional = true }
 
 // BO-020: a bad partition does not hold up the others of its request.

@@ -339,3 +339,27 @@ func TestAFetchWithinWhatIsLostWaitsForTheNextRecord(t *testing.T) {
 	}
 	got.Records.Release()
 }
+
+// A partition that is named twice is one, and is asked for once.
+func TestDeleteRecordsOfAPartitionThatIsNamedTwice(t *testing.T) {
+	r, b := cold(t)
+	p := &pending[replica.DeleteRecordsResult]{t: t}
+	request := &replica.DeleteRecordsRequest{Timeout: 10 * time.Second}
+	for _, offset := range []wire.Offset{2, 4, 3} {
+		request.Partitions = append(request.Partitions, replica.DeleteRecordsPartition{Topic: "t", Offset: offset})
+	}
+	r.m.DeleteRecords(r.now, request, p.done)
+	p.waits()
+	if !slices.Equal(b.starts, []wire.Offset{4}) {
+		t.Fatal(b.starts)
+	}
+	b.written[0](r.now, nil)
+	for row, got := range p.results {
+		if got.Code != wire.None || got.LowWatermark != 4 {
+			t.Errorf("%d: %+v", row, got)
+		}
+	}
+	if len(p.results) != 3 {
+		t.Errorf("%d results", len(p.results))
+	}
+}
