@@ -46,7 +46,10 @@ func handleMetadata(s *Server, c *call, request *kmsg.MetadataRequest) {
 	var missing []string
 	seen := make(map[topicRef]bool, len(request.Topics))
 	for _, ref := range request.Topics {
-		key := topicRef{deref(ref.Topic), ref.TopicID}
+		key := topicRef{name: deref(ref.Topic)}
+		if !wire.TopicID(ref.TopicID).IsZero() {
+			key = topicRef{id: ref.TopicID} // a name beside it says nothing
+		}
 		if seen[key] {
 			continue
 		}

@@ -1,7 +1,10 @@
 package api_test
 
 import (
+	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -222,6 +225,14 @@ func TestMetadataByTopicID(t *testing.T) {
 			t.Errorf("version %d, neither id nor name: %+v", version, row)
 		}
 	}
+	request := metadataFor(12)
+	for i := range 50 {
+		name := fmt.Sprint("name-", i)
+		request.Topics = append(request.Topics, kmsg.MetadataRequestTopic{TopicID: a, Topic: &name})
+	}
+	if rows := ask[*kmsg.MetadataResponse](r, request).Topics; len(rows) != 1 || *rows[0].Topic != "a" {
+		t.Errorf("%d rows of one topic", len(rows))
+	}
 	for _, version := range []int16{10, 11} {
 		if row := byID(version, a, kmsg.StringPtr("a")).Topics[0]; wire.Code(row.ErrorCode) != wire.InvalidRequest {
 			t.Errorf("version %d must not ask by id: %+v", version, row)
@@ -392,6 +403,72 @@ func TestDescribeTopicPartitionsEndsAFullPage(t *testing.T) {
 	answer = ask[*kmsg.DescribeTopicPartitionsResponse](r, request)
 	if got := codes(answer); !slices.Equal(got, []wire.Code{wire.UnknownTopicOrPartition}) || answer.NextCursor != nil {
 		t.Errorf("%+v", answer)
+	}
+}
+
+// A cursor may name any partition, the last that there can be among them: of a topic that has fewer there is nothing to tell.
+func TestDescribeTopicPartitionsTakesACursorBehindTheLastPartition(t *testing.T) {
+	r := newRig(t)
+	r.create("t")
+	r.create("u")
+	for _, partition := range []int32{1, 2, math.MaxInt32 - 1, math.MaxInt32} {
+		request := kmsg.NewPtrDescribeTopicPartitionsRequest()
+		request.ResponsePartitionLimit = 1
+		request.Cursor = &kmsg.DescribeTopicPartitionsRequestCursor{Topic: "t", Partition: partition}
+		answer := ask[*kmsg.DescribeTopicPartitionsResponse](r, request)
+		if len(answer.Topics) < 2 || len(answer.Topics[0].Partitions) != 0 || len(answer.Topics[1].Partitions) != 1 {
+			t.Errorf("from partition %d: %+v", partition, answer)
+		}
+	}
+}
+
+// The offsets of one commit fit a batch of the offsets topic, whose limit is that topic's.
+func TestCommitsFitTheOffsetsTopic(t *testing.T) {
+	r := withOffsets(t)
+	commit := asking[8](r, 5, 0).(*kmsg.OffsetCommitRequest)
+	commit.Version, commit.Group, commit.MemberID, commit.Generation = 5, strings.Repeat("g", 32767), "", -1
+	commit.Topics[0].Partitions = slices.Repeat(commit.Topics[0].Partitions, 40)
+	if got := codes(ask[*kmsg.OffsetCommitResponse](r, commit)); len(got) != 40 || got[0] != wire.UnknownServerError || got[39] != got[0] {
+		t.Errorf("codes %v", got)
+	}
+	limit := "2000000"
+	alter := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{
+		ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: wire.ConsumerOffsetsTopic,
+		Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "max.message.bytes", Value: &limit}},
+	}}
+	if got := codes(ask[*kmsg.IncrementalAlterConfigsResponse](r, alter)); got[0] != wire.None {
+		t.Fatalf("codes %v", got)
+	}
+	if got := codes(ask[*kmsg.OffsetCommitResponse](r, commit)); len(got) != 40 || got[0] != wire.None || got[39] != got[0] {
+		t.Errorf("codes %v", got)
+	}
+}
+
+// What OffsetDelete does not know gets its error under its topic, once a topic, after what the coordinator answers.
+func TestOffsetDeleteNamesEachUnknownTopicOnce(t *testing.T) {
+	r := withOffsets(t)
+	request := kmsg.NewPtrOffsetDeleteRequest()
+	request.Group = "g"
+	at := func(n int32) kmsg.OffsetDeleteRequestTopicPartition {
+		return kmsg.OffsetDeleteRequestTopicPartition{Partition: n}
+	}
+	for _, row := range []kmsg.OffsetDeleteRequestTopic{
+		{Topic: "x", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{at(0), at(1)}},
+		{Topic: "t", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{at(5), at(0)}},
+		{Topic: "x", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{at(2)}},
+		{Topic: "y", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{at(0)}},
+	} {
+		request.Topics = append(request.Topics, row)
+	}
+	var got []string
+	for _, topic := range ask[*kmsg.OffsetDeleteResponse](r, request).Topics {
+		for _, p := range topic.Partitions {
+			got = append(got, fmt.Sprintf("%s-%d=%d", topic.Topic, p.Partition, p.ErrorCode))
+		}
+	}
+	if want := "t-0=0 t-5=3 x-0=3 x-1=3 x-2=3 y-0=3"; strings.Join(got, " ") != want {
+		t.Errorf("got %v, want %s", got, want)
 	}
 }
 
