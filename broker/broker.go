@@ -37,6 +37,7 @@ type Broker struct {
 	addresses []string
 
 	downloads sync.WaitGroup
+	settings  atomic.Pointer[config.Broker] // with the dynamic ones
 	ready     atomic.Pointer[engine.Engine] // set once there is one to ask
 	stopLoop  context.CancelFunc
 	stopped   chan struct{} // the loop has ended
@@ -50,6 +51,7 @@ func Start(ctx context.Context, settings *config.Broker, logger *slog.Logger) (*
 
 func start(ctx context.Context, settings *config.Broker, logger *slog.Logger, fromBucket bool) (_ *Broker, err error) {
 	b := &Broker{logger: logger, loop: newLoop(), stopped: make(chan struct{})}
+	b.settings.Store(settings)
 	var undo []func()
 	defer func() {
 		if err != nil {
@@ -87,7 +89,7 @@ func start(ctx context.Context, settings *config.Broker, logger *slog.Logger, fr
 	b.engine, err = engine.Open(ctx, time.Now(), engine.Options{
 		Config: settings, FS: vfs.OS{}, Store: store, Advertised: advertised,
 		Incarnation: incarnation(), BootID: bootID(), Rand: seededRand(),
-		Run: parallel(settings), Logger: logger, Wake: b.loop.Wake, Reconfigured: b.reconfigure, Recover: fromBucket,
+		Run: b.parallel, Logger: logger, Wake: b.loop.Wake, Reconfigured: b.reconfigure, Recover: fromBucket,
 		Go: b.downloads.Go, Clock: time.Now, Sleep: sleep,
 	})
 	if err != nil {
@@ -116,8 +118,12 @@ func (b *Broker) serving() bool {
 	return e != nil && e.Serving()
 }
 
+// parallel goes by the settings of the moment: those that were altered are known before the logs are opened.
+func (b *Broker) parallel(n int, work func(i int)) { parallel(b.settings.Load())(n, work) }
+
 // reconfigure takes over the dynamic settings that are the shell's.
 func (b *Broker) reconfigure(settings *config.Broker) {
+	b.settings.Store(settings)
 	b.network.SetConnectionLimits(connectionLimits(settings))
 }
 

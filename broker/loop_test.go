@@ -105,3 +105,31 @@ func TestTimeAsleep(t *testing.T) {
 		t.Errorf("asleep for %v, then for %v", first, second)
 	}
 }
+
+// num.recovery.threads.per.data.dir counts as it is at the moment: at a start and at a stop.
+func TestLogsAreOpenedAndClosedByTheThreadsOfTheMoment(t *testing.T) {
+	settings, _, err := config.Parse([]config.Source{{Format: config.Flags, Name: "test", Pairs: []string{
+		"node.id=1", "log.dirs=/d1,/d2", "store.url=mem://", "num.recovery.threads.per.data.dir=1",
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	altered, err := settings.WithDynamic(map[string]string{"num.recovery.threads.per.data.dir": "3"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Broker{}
+	for _, step := range []struct {
+		settings *config.Broker
+		took     time.Duration
+	}{{settings, 6 * time.Second}, {altered, 2 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			b.settings.Store(step.settings)
+			began := time.Now()
+			b.parallel(12, func(int) { time.Sleep(time.Second) })
+			if took := time.Since(began); took != step.took {
+				t.Errorf("12 logs of a second each took %v, not %v", took, step.took)
+			}
+		})
+	}
+}

@@ -51,7 +51,7 @@ var logTable = []Definition{
 	define("max.decompressed.message.bytes", Int, "2147483639", between(1, 2147483639), ClusterWide, "Largest size to which one compressed batch may unpack."),
 	define("message.max.bytes", Int, "1048588", atLeast(0), ClusterWide, "Largest batch that the broker takes, after compression."),
 	define("min.insync.replicas", Int, "1", atLeast(1), ClusterWide, "In-sync replicas without which a write with acks=all is refused."),
-	define("num.recovery.threads.per.data.dir", Int, "2", atLeast(1), ClusterWide, "Logs of one directory that are recovered at a time."),
+	define("num.recovery.threads.per.data.dir", Int, "2", atLeast(1), ClusterWide, "Logs of one directory that are recovered at a time, from the next start on."),
 	define("producer.id.expiration.ms", Int, "86400000", atLeast(1), ClusterWide, "Idle time after which a partition forgets an idempotent producer."),
 	define("unclean.leader.election.enable", Boolean, "false", anyValue, ClusterWide, "Whether a replica outside the ISR may lead when no other is left, at the price of data."),
 }

@@ -17,7 +17,7 @@ var tidemarkTable = []Definition{
 		"How much of a compressed batch is checked: full, header, or full for the first of each connection and codec.")),
 	own(define("tier.enable", Boolean, "true", anyValue, ReadOnly, "Whether topics are tiered unless they say otherwise.")),
 	own(define("tier.chunk.bytes", Int, "8388608", between(65536, 67108864), ReadOnly, "Size of one read from the object store.")),
-	own(define("tier.cache.bytes", Long, "268435456", atLeast(0), ReadOnly, "Size of the cache of remote data.")),
+	own(define("tier.cache.bytes", Long, "268435456", atLeast(0), ReadOnly, "Size of the cache of remote data; in memory it is at least a little more than twice message.max.bytes.")),
 	own(define("tier.cache.dir", String, Null, nonEmpty, ReadOnly, "Directory of the cache of remote data; memory when unset.")),
 	own(define("tier.read.ahead.bytes", Long, "33554432", atLeast(0), ReadOnly, "Most bytes read ahead of a sequential remote reader.")),
 	own(define("tier.upload.parallel", Int, "4", between(1, 64), ReadOnly, "Segments uploaded at a time.")),

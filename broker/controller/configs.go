@@ -50,7 +50,7 @@ type edit struct {
 func (s *step) alter(edits []edit) *metadata.AlterConfigsAnswer {
 	count, operations, text := map[metadata.ConfigResource]int{}, 0, 0
 	for _, e := range edits {
-		count[e.resource]++
+		count[canonicalResource(e.resource)]++
 		operations += len(e.ops)
 		for _, op := range e.ops {
 			text += len(op.Name)
@@ -66,7 +66,7 @@ func (s *step) alter(edits []edit) *metadata.AlterConfigsAnswer {
 		switch {
 		case operations > requestRecordsMax, text > requestTextMax:
 			err = errLargeBatch
-		case count[e.resource] > 1:
+		case count[canonicalResource(e.resource)] > 1:
 			err = refusal(wire.InvalidRequest, "Each resource must appear at most once.")
 		default:
 			err = s.edit(e)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -16,6 +17,7 @@ func (e *Engine) publish(now time.Time, image *metadata.Image, delta metadata.De
 		delta.Topics = nil // nothing is this broker's before its recovery of the cluster is committed
 	}
 	e.applySettings(now, image, delta)
+	e.tier.warnOfLarge(image, delta)
 	e.tier.registered = e.registeredIn(image)
 	e.replicas.Apply(now, image, delta)
 	e.image.Store(image)
@@ -43,13 +45,19 @@ func (e *Engine) applySettings(now time.Time, image *metadata.Image, delta metad
 				e.logger.Error("dynamic settings are not usable; the former ones stay", "err", err)
 				return
 			}
-			e.settings.Store(settings)
+			e.adopt(settings)
 			e.replicas.SetConfig(now, settings)
-			if e.reconfigured != nil {
-				e.reconfigured(settings)
-			}
 			return
 		}
+	}
+}
+
+// adopt makes settings, with the dynamic ones, this broker's.
+func (e *Engine) adopt(settings *config.Broker) {
+	e.settings.Store(settings)
+	e.lanes.width[LaneCold] = settings.RemoteReaderThreads
+	if e.reconfigured != nil {
+		e.reconfigured(settings)
 	}
 }
 

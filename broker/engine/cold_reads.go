@@ -79,13 +79,13 @@ func (c *coldReads) reading(needs []wire.TopicPartition) bool {
 func (c *coldReads) crowded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.out >= c.tier.engine.config.RemoteReaderThreads
+	return c.out >= c.tier.engine.settings.Load().RemoteReaderThreads
 }
 
 func (c *coldReads) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.out >= c.tier.engine.config.RemoteReaderThreads+c.tier.engine.config.RemoteReaderMaxPending {
+	if settings := c.tier.engine.settings.Load(); c.out >= settings.RemoteReaderThreads+settings.RemoteReaderMaxPending {
 		return false
 	}
 	c.out++

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -78,6 +79,52 @@ func TestWhatIsInMemoryIsServedWhileTheStoreHangs(t *testing.T) {
 	r.until("those who waited are answered", func() bool { return *waiting[0] != nil && *waiting[1] != nil })
 	is(waiting[1], 0, wire.None, true)
 	is(waiting[1], 1, wire.None, true)
+}
+
+// remote.log.reader.threads counts as it is altered: for how many reads are out, and for how many may be.
+func TestReadersOfTheBucketCanBeAltered(t *testing.T) {
+	r := tiered(t, "remote.log.reader.threads=1", "remote.log.reader.max.pending.tasks=1")
+	r.coldTopics("t")
+	r.closed[LaneCold] = true
+	ask := func(n int) (asked []*[]replica.FetchResult) {
+		for range n {
+			asked = append(asked, r.fetchOf("t"))
+		}
+		r.turn()
+		return asked
+	}
+	out := func(want int) {
+		t.Helper()
+		if len(r.held) != want {
+			t.Errorf("%d reads are out, not %d", len(r.held), want)
+		}
+	}
+	asked := ask(2)
+	out(1)
+	r.alter("remote.log.reader.threads", "3")
+	out(2)
+	asked = append(asked, ask(2)...)
+	out(3)
+	for i, got := range asked {
+		if *got != nil {
+			t.Errorf("read %d has a place, and is answered with %+v", i, *got)
+		}
+	}
+	if refused := ask(1)[0]; *refused == nil || (*refused)[0].Code != wire.KafkaStorageError {
+		t.Errorf("a read without a place: %+v", *refused)
+	}
+	r.alter("remote.log.reader.threads", "1") // fewer than are out
+	out(3)
+	r.release(LaneCold)
+	r.until("all are answered", func() bool {
+		return !slices.ContainsFunc(asked, func(got *[]replica.FetchResult) bool { return *got == nil })
+	})
+	r.kill()
+	r.open() // what was altered last is still so
+	r.settled()
+	r.closed[LaneCold] = true
+	ask(2)
+	out(1)
 }
 
 // Manifests are read one after the other at a start. A fetch of what is in the bucket alone waits for that of its partition, until its deadline.

@@ -46,8 +46,8 @@ type Options struct {
 	// Recover brings the cluster back from its bucket alone where this broker's log directories are new, at the price of what was
 	// never uploaded (safety.md 30). Without it only a cluster of which nothing is lost is taken up so.
 	Recover bool
-	// Reconfigured is told of the settings, with the dynamic ones, whenever those change: by Open, if there are any, and by
-	// whoever calls Step. It must not block. May be nil.
+	// Reconfigured is told of the settings, with the dynamic ones: by Open, before it opens the logs, and by whoever calls Step
+	// whenever they change. It must not block. May be nil.
 	Reconfigured func(*config.Broker)
 }
 

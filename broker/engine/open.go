@@ -121,8 +121,9 @@ func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *
 		image.Configs(metadata.ConfigResource{Type: metadata.BrokerResource}),
 		image.Configs(metadata.ConfigResource{Type: metadata.BrokerResource, Name: e.self.String()}))
 	if err != nil {
-		settings = o.Config
+		settings = o.Config // publish says why
 	}
+	e.adopt(settings)
 	e.logs, err = log.OpenManager(now, log.ManagerOptions{
 		FS: o.FS, Dirs: o.Config.LogDirs, Locks: locks, ClusterID: e.clusterID, ClusterIncarnation: e.clusterIncarnation, BrokerID: e.self, BootID: o.BootID,
 		DefaultConfig: func(topic string) config.Topic {
@@ -139,7 +140,7 @@ func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *
 			}
 			return id
 		},
-		Run: o.Run, NewUUID: e.random.UUID, ProducerExpirationMs: int64(o.Config.ProducerIDExpirationMs),
+		Run: o.Run, NewUUID: e.random.UUID, ProducerExpirationMs: int64(settings.ProducerIDExpirationMs),
 		Logger: o.Logger.With("component", "log"), Rest: o.rest(),
 	})
 	return err

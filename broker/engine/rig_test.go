@@ -41,8 +41,10 @@ type rig struct {
 	rules  []vfs.Rule // of the disk, from the next start on
 	boot   string     // id of the kernel's boot
 
-	recover bool         // the broker is started with --recover
-	logged  bytes.Buffer // warnings and errors that people were told
+	recover bool // the broker is started with --recover
+	run     func(n int, work func(i int))
+	told    *config.Broker // by Reconfigured
+	logged  bytes.Buffer   // warnings and errors that people were told
 
 	e      *Engine
 	woken  bool
@@ -102,6 +104,7 @@ func (r *rig) tryOpen() error {
 		Advertised:  []metadata.Listener{{Name: "PLAINTEXT", Host: "127.0.0.1", Port: 9092, Protocol: "PLAINTEXT"}},
 		Incarnation: fmt.Sprint("run", r.starts), BootID: r.boot, Rand: r.random, Logger: slog.New(slog.NewTextHandler(&r.logged, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Wake: func() { r.woken = true }, Recover: r.recover,
+		Run: r.run, Reconfigured: func(c *config.Broker) { r.told = c },
 	})
 	r.e, r.held = e, nil
 	return err

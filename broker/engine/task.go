@@ -68,7 +68,8 @@ func (l *lanes) idle(lane Lane) bool { return l.busy[lane] == 0 && len(l.waiting
 func (l *lanes) take() []Task {
 	var ready []Task
 	for lane := range l.waiting {
-		n := min(max(l.width[lane], 1)-l.busy[lane], len(l.waiting[lane]))
+		room := max(max(l.width[lane], 1)-l.busy[lane], 0) // a lane that became narrower may have more out
+		n := min(room, len(l.waiting[lane]))
 		ready = append(ready, l.waiting[lane][:n]...)
 		l.waiting[lane] = l.waiting[lane][n:]
 		l.busy[lane] += n

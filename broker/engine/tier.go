@@ -33,7 +33,8 @@ type tiering struct {
 	closed     bool                       // everything is in the bucket, or the time for that is over
 	empty      []metadata.TopicPartitions // that never had a record, when it was closed
 
-	reads coldReads
+	reads         coldReads
+	batchBytesMax int64 // larger batches can't be read from the bucket
 }
 
 // tierJobs is how many jobs of the worker may be out beside its uploads: what partitions commit, delete and read of their manifests.
@@ -43,7 +44,6 @@ func (t *tiering) init(e *Engine, o Options) (err error) {
 	t.engine, t.timed = e, o.Clock != nil
 	t.reads.tier = t
 	e.lanes.width[LaneTier] = e.config.TierUploadParallel + tierJobs
-	e.lanes.width[LaneCold] = e.config.RemoteReaderThreads
 	t.worker = tier.New(tier.Options{
 		Store: o.Store, Broker: e.self, Incarnation: o.Incarnation,
 		Nonce: e.random.Nonce, Random: e.random.Uint64,
@@ -52,12 +52,12 @@ func (t *tiering) init(e *Engine, o Options) (err error) {
 		CloseEmpty: !e.config.ControlledShutdownEnable, // then nobody is told
 		Released:   t.released, Wake: e.wake, Logger: o.Logger.With("component", "tier"),
 	})
-	c := e.config
-	blocks := cache.Options{MemoryBytes: c.TierCacheBytes, RangeBytes: int64(c.TierChunkBytes), Plain: o.Go == nil}
+	c := e.settings.Load()
+	blocks := cache.Options{MemoryBytes: cacheMemory(c), RangeBytes: int64(c.TierChunkBytes), Plain: o.Go == nil}
 	if c.TierCacheDir != "" {
-		blocks.MemoryBytes = min(c.TierCacheBytes, cacheMemoryBytes)
 		blocks.FS, blocks.Dir, blocks.DiskBytes = o.FS, c.TierCacheDir, c.TierCacheBytes
 	}
+	t.batchBytesMax = blocks.MemoryBytes/2 - batchMargin(c)
 	run, clock := o.Go, o.Clock
 	if run == nil {
 		run = func(f func()) { f() }
@@ -78,8 +78,46 @@ func (t *tiering) init(e *Engine, o Options) (err error) {
 	return err
 }
 
-// cacheMemoryBytes is how much of the cache lies in memory where there is a disk for it.
-const cacheMemoryBytes = 64 << 20
+const (
+	cacheMemoryBytes    = 64 << 20 // how much of the cache lies in memory where there is a disk for it
+	cacheMemoryBytesMin = 32 << 20 // less is not had from tier/cold
+)
+
+// cacheMemory is how much of the cache lies in memory, and at least twice what the largest batch needs: one that doesn't fit into half of it can
+// never be read.
+func cacheMemory(c *config.Broker) int64 {
+	most := c.TierCacheBytes
+	if c.TierCacheDir != "" {
+		most = min(most, cacheMemoryBytes)
+	}
+	defaults, _ := config.ResolveTopic(c, nil) // without overrides there is no error
+	return max(most, cacheMemoryBytesMin, 2*(int64(defaults.MaxMessageBytes)+batchMargin(c)))
+}
+
+// batchMargin is what a batch has beside it in its first and last block.
+func batchMargin(c *config.Broker) int64 {
+	return 2 * min(cache.DefaultBlockBytes, int64(c.TierChunkBytes))
+}
+
+// warnOfLarge tells of settings that allow batches for which the cache has had no room since its start.
+func (t *tiering) warnOfLarge(image *metadata.Image, delta metadata.Delta) {
+	settings := t.engine.settings.Load()
+	for _, r := range delta.Configs {
+		overrides := image.Configs(r)
+		_, limited := overrides["max.message.bytes"]
+		switch {
+		case r.Type == metadata.BrokerResource:
+			overrides = nil // what topics have that set none of their own
+		case r.Type != metadata.TopicResource || !limited:
+			continue
+		}
+		topic, _ := config.ResolveTopic(settings, overrides) // what is not usable is named where topics take it over
+		if topic.RemoteStorageEnable && int64(topic.MaxMessageBytes) > t.batchBytesMax {
+			t.engine.logger.Warn("the largest batches can't be read from the bucket: the cache of remote data has no room for them",
+				"type", r.Type, "name", r.Name, "bytes", topic.MaxMessageBytes, "most", t.batchBytesMax)
+		}
+	}
+}
 
 func tierConfig(c *config.Broker) tier.Config {
 	ms := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -51,13 +51,12 @@ const (
 
 // Log is one partition's log. Its methods may be called by several goroutines at once.
 type Log struct {
-	tp         wire.TopicPartition
-	id         wire.TopicID
-	dir        string
-	env        *environment
-	expiration int64 // of producers, milliseconds
-	mayLack    atomic.Bool
-	config     atomic.Pointer[config.Topic]
+	tp      wire.TopicPartition
+	id      wire.TopicID
+	dir     string
+	env     *environment
+	mayLack atomic.Bool
+	config  atomic.Pointer[config.Topic]
 
 	// maintenance is held over slow work: flush, retention, truncation, scrub. Taken before mu.
 	maintenance   sync.Mutex
@@ -70,6 +69,7 @@ type Log struct {
 	// segment.mu.
 	mu            sync.Mutex
 	producers     producerState
+	expiration    int64             // of producers, milliseconds
 	snapshots     []pendingSnapshot // taken at rolls, not written yet
 	unflushedFrom time.Time         // of the oldest append that is not flushed; zero when all is
 	dirty         bool              // it is among env.dirty
@@ -283,6 +283,13 @@ func (l *Log) Producers() []Producer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.producers.list()
+}
+
+// SetProducerExpiration changes producer.id.expiration.ms.
+func (l *Log) SetProducerExpiration(ms int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expiration = ms
 }
 
 // ExpireProducers forgets producers that have not written for producer.id.expiration.ms, but for those with an open
