@@ -1,6 +1,8 @@
 package api
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -29,27 +31,22 @@ func handleOffsetDelete(s *Server, c *call, request *kmsg.OffsetDeleteRequest) {
 	}
 	s.groups.OffsetDelete(c.now, &known, func(r *kmsg.OffsetDeleteResponse) {
 		if r.ErrorCode == 0 {
+			at := make(map[string]int, len(r.Topics)) // where each topic has its row
+			for i := range slices.Backward(r.Topics) {
+				at[r.Topics[i].Topic] = i // the first
+			}
 			for _, m := range unknown {
 				t := request.Topics[m.topic]
 				row := kmsg.NewOffsetDeleteResponseTopicPartition()
 				row.Partition, row.ErrorCode = t.Partitions[m.partition].Partition, int16(wire.UnknownTopicOrPartition)
-				addDeleted(r, t.Topic, row)
+				if _, ok := at[t.Topic]; !ok {
+					at[t.Topic] = len(r.Topics)
+					r.Topics = append(r.Topics, kmsg.OffsetDeleteResponseTopic{Topic: t.Topic})
+				}
+				rows := &r.Topics[at[t.Topic]].Partitions
+				*rows = append(*rows, row)
 			}
 		}
 		c.answer(r)
 	})
-}
-
-// addDeleted adds a row under its topic.
-func addDeleted(r *kmsg.OffsetDeleteResponse, topic string, row kmsg.OffsetDeleteResponseTopicPartition) {
-	for i := range r.Topics {
-		if r.Topics[i].Topic == topic {
-			r.Topics[i].Partitions = append(r.Topics[i].Partitions, row)
-			return
-		}
-	}
-	t := kmsg.NewOffsetDeleteResponseTopic()
-	t.Topic = topic
-	t.Partitions = append(t.Partitions, row)
-	r.Topics = append(r.Topics, t)
 }

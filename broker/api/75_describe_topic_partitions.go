@@ -66,9 +66,10 @@ func handleDescribeTopicPartitions(s *Server, c *call, request *kmsg.DescribeTop
 			first = 0
 			continue
 		}
-		end := min(first+room, int32(len(topic.Partitions)))
+		first = min(first, int32(len(topic.Partitions))) // a cursor may be anywhere
+		end := first + min(room, int32(len(topic.Partitions))-first)
 		response.Topics = append(response.Topics, describedTopic(image, topic, first, end))
-		room -= max(end-first, 0)
+		room -= end - first
 		if end < int32(len(topic.Partitions)) {
 			response.NextCursor = nextPartition(name, end)
 			break

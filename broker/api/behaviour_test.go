@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/tidemark-io/tidemark/broker/api"
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -469,6 +471,25 @@ func TestOffsetDeleteNamesEachUnknownTopicOnce(t *testing.T) {
 	}
 	if want := "t-0=0 t-5=3 x-0=3 x-1=3 x-2=3 y-0=3"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
+	}
+}
+
+// Each unknown topic costs the same, however many there are.
+func TestOffsetDeleteOfManyUnknownTopicsIsLinear(t *testing.T) {
+	r := withOffsets(t)
+	request := kmsg.NewPtrOffsetDeleteRequest()
+	request.Group = "g"
+	for i := range config.RequestElementsMax / 3 {
+		request.Topics = append(request.Topics, kmsg.OffsetDeleteRequestTopic{
+			Topic: fmt.Sprintf("%06d", i), Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, 1),
+		})
+	}
+	began := time.Now()
+	if got := len(ask[*kmsg.OffsetDeleteResponse](r, request).Topics); got != len(request.Topics) {
+		t.Errorf("%d topics", got)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }
 

@@ -64,11 +64,14 @@ type memoryLog struct {
 	epochs  []wire.LeaderEpoch
 	err     error
 	onEnd   func(partition int32, end wire.Offset) // moves the high watermark, when set
+	limit   int                                    // of a batch's size
 }
 
 func newMemoryLog() *memoryLog {
-	return &memoryLog{batches: make(map[int32][]record.Batch), ends: make(map[int32]wire.Offset)}
+	return &memoryLog{batches: make(map[int32][]record.Batch), ends: make(map[int32]wire.Offset), limit: 100 << 20}
 }
+
+func (l *memoryLog) MaxBatchBytes() int { return l.limit }
 
 func (l *memoryLog) Append(_ time.Time, partition int32, epoch wire.LeaderEpoch, batch record.Batch) (wire.Offset, error) {
 	if l.err != nil {

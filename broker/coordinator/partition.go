@@ -158,7 +158,16 @@ func (p *partition[S]) perform(now time.Time, cfg *Config[S], result Result) []f
 
 func (p *partition[S]) append(now time.Time, cfg *Config[S], records []Record) error {
 	p.builder.Reset()
+	defer func() {
+		if p.builder.Size() > keptBytes {
+			p.builder = record.Builder{}
+		}
+	}()
+	room := NewRoom(cfg.Appender)
 	for _, r := range records {
+		if !room.Take(r) {
+			return wire.MessageTooLarge
+		}
 		p.builder.Append(now.UnixMilli(), r.Key, r.Value)
 	}
 	batch, err := p.builder.Build()
@@ -177,6 +186,9 @@ func (p *partition[S]) append(now time.Time, cfg *Config[S], records []Record) e
 	}
 	return nil
 }
+
+// keptBytes is how large a batch may be whose memory stays for the next one; Kafka's group.coordinator.cached.buffer.max.bytes.
+const keptBytes = 1 << 20
 
 // divisibleBytes is how large the batches of a divisible result get: well below the 1 MiB that max.message.bytes is by default.
 const divisibleBytes = 256 << 10

@@ -465,3 +465,38 @@ func TestManyGoroutines(t *testing.T) {
 	f.r.Unload(0, wire.NoLeaderEpoch)
 	check(t, "answers", answered.Load()+refused.Load(), asked.Load())
 }
+
+// A batch that the log would refuse for its size is refused before it is there.
+func TestTooLargeBatchesAreNotMade(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 1)
+	f.log.limit = 2 << 20
+	state := f.put(0, "a", "1")
+	check(t, "reply", state.String(), "<nil>")
+	for records, want := range map[int]string{7: "<nil>", 9: wire.UnknownServerError.Error()} {
+		o := new(outcomes)
+		if err := f.r.Handle(f.now, 0, func(*register) Result {
+			value := make([]byte, f.log.limit/8)
+			return Result{Records: slices.Repeat([]Record{{Key: []byte("k"), Value: value}}, records), Replies: []func(error){o.add}}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		check(t, "reply", o.String(), want)
+	}
+	check(t, "batches", len(f.log.batches[0]), 2)
+}
+
+// The memory of a large batch is not kept for the next one, whether the log took it or not.
+func TestLargeBatchesLeaveNoMemory(t *testing.T) {
+	f := newFixture(t)
+	f.load(0, 1)
+	p, _ := f.r.find(0)
+	for _, err := range []error{nil, wire.NotEnoughReplicas} {
+		f.log.err = err
+		f.put(0, "large", strings.Repeat("x", 2*keptBytes))
+		check(t, "bytes kept", p.builder.Size(), new(record.Builder).Size())
+	}
+	f.log.err = nil
+	f.put(0, "small", "1")
+	check(t, "a small batch is kept", p.builder.Count(), 1)
+}

@@ -49,6 +49,28 @@ type Appender interface {
 	// It is called with the shard's lock held and must not wait. It may report the high watermark through
 	// Runtime.HighWatermark before it returns.
 	Append(now time.Time, partition int32, epoch wire.LeaderEpoch, batch record.Batch) (wire.Offset, error)
+	// MaxBatchBytes is how large a batch Append takes (max.message.bytes of the topic). It is called with the shard's lock held,
+	// for large batches only.
+	MaxBatchBytes() int
+}
+
+// Room is what a batch has left for records. Who makes records of a request asks it after each one: a short request can ask for
+// gigabytes of them, as every key names the group.
+type Room struct {
+	appender Appender
+	used     int
+	limit    int
+}
+
+// NewRoom is the room of an empty batch.
+func NewRoom(appender Appender) Room { return Room{appender: appender, limit: divisibleBytes} }
+
+// Take takes the room of a record. It tells whether there was as much; without it Append would refuse the batch.
+func (r *Room) Take(rec Record) bool {
+	if r.used += len(rec.Key) + len(rec.Value); r.used > r.limit {
+		r.limit = r.appender.MaxBatchBytes()
+	}
+	return r.used <= r.limit
 }
 
 // PartitionFor is the partition, of n, that holds the state of key (a group or transactional id): Java's string hash, as in

@@ -149,6 +149,20 @@ func (l offsetsLog) Append(now time.Time, partition int32, epoch wire.LeaderEpoc
 	return l.engine.replicas.AppendAsCoordinator(now, tp, epoch, batch)
 }
 
+func (l offsetsLog) MaxBatchBytes() int {
+	overrides := l.engine.Image().Configs(metadata.ConfigResource{Type: metadata.TopicResource, Name: wire.ConsumerOffsetsTopic})
+	topic, _ := config.ResolveTopic(l.engine.settings.Load(), overrides) // usable even with an error
+	return topic.MaxMessageBytes
+}
+
+// topicID is the id that a topic has now, or zero.
+func (e *Engine) topicID(name string) (id wire.TopicID) {
+	if t := e.Image().Topic(name); t != nil {
+		id = t.ID
+	}
+	return id
+}
+
 // highWatermark passes on how far internal partitions are replicated.
 func (e *Engine) highWatermark(_ time.Time, tp wire.TopicPartition, offset wire.Offset) {
 	if tp.Topic == wire.ConsumerOffsetsTopic {

@@ -177,7 +177,7 @@ func (e *Engine) assemble(now time.Time, o Options, by claim, link *chain.Chain)
 		OffsetsRetention:       time.Duration(c.OffsetsRetentionMinutes) * time.Minute,
 		OffsetsRetentionCheck:  time.Duration(c.OffsetsRetentionCheckMs) * time.Millisecond,
 		OffsetsCommitTimeout:   millis(c.OffsetsCommitTimeoutMs),
-		Appender:               offsetsLog{e}, UUID: e.random.UUID, Wake: wakeAt, Logger: o.Logger,
+		Appender:               offsetsLog{e}, TopicID: e.topicID, UUID: e.random.UUID, Wake: wakeAt, Logger: o.Logger,
 	})
 	e.producers.engine, e.recovering.engine = e, e
 	e.api = api.New(api.Options{

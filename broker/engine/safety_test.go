@@ -243,6 +243,37 @@ func TestOffsetsOfADeletedTopicDoNotOutliveAKill(t *testing.T) {
 	}
 }
 
+// A commit that began before its topic was deleted comes to the groups after they have forgotten it: a topic made anew under the name
+// must not inherit that either.
+func TestALateCommitForADeletedTopicIsNotInherited(t *testing.T) {
+	r := serving(t)
+	r.create(wire.ConsumerOffsetsTopic)
+	r.create("t")
+	former, name := r.e.Image().Topic("t").ID, "t"
+	r.submit(&metadata.DeleteTopics{Topics: []metadata.TopicRef{{Name: &name}}})
+	r.turn()
+	request := kmsg.NewPtrOffsetCommitRequest()
+	request.SetVersion(7)
+	request.Group, request.Generation = "g", -1
+	request.Topics = []kmsg.OffsetCommitRequestTopic{{Topic: name, TopicID: former, Partitions: []kmsg.OffsetCommitRequestTopicPartition{{Offset: 5}}}}
+	r.e.groups.OffsetCommit(r.now, request, func(*kmsg.OffsetCommitResponse) {})
+	r.turn()
+	if got := r.committedOffset("g", name); got != 5 {
+		t.Fatalf("the stage is not set: the group is at %d", got)
+	}
+	r.create(name)
+	if got := r.committedOffset("g", name); got != -1 {
+		t.Errorf("the group is at %d", got)
+	}
+	r.pass(2 * time.Second)
+	r.kill()
+	r.open()
+	r.until("it serves", r.e.Serving)
+	if got := r.committedOffset("g", name); got != -1 {
+		t.Errorf("the group is at %d after a kill", got)
+	}
+}
+
 func (r *rig) commitOffset(group, topic string, offset int64) {
 	r.t.Helper()
 	request := kmsg.NewPtrOffsetCommitRequest()

@@ -75,10 +75,14 @@ func (c *Coordinator) ListGroups(req *kmsg.ListGroupsRequest) *kmsg.ListGroupsRe
 	wanted := func(filter []string, value string) bool {
 		return len(filter) == 0 || slices.ContainsFunc(filter, func(f string) bool { return strings.EqualFold(f, value) })
 	}
+	var states [stable + 1]bool // those that are asked for: a filter may be long, and is not gone through for each group
+	for i := range states {
+		states[i] = wanted(req.StatesFilter, state(i).String()) && wanted(req.TypesFilter, classicType)
+	}
 	for _, partition := range c.Partitions() {
 		err := c.View(partition, func(s *shard) {
 			for _, g := range s.groups {
-				if wanted(req.StatesFilter, g.state.String()) && wanted(req.TypesFilter, classicType) {
+				if states[g.state] {
 					rg := kmsg.NewListGroupsResponseGroup()
 					rg.Group, rg.ProtocolType = g.id, g.protocolType
 					rg.GroupState, rg.GroupType = g.state.String(), classicType

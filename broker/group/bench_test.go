@@ -20,8 +20,8 @@ func commits(b *testing.B, n, perBatch int) []record.Batch {
 	for at := 0; at < n; at += perBatch {
 		builder := record.Builder{BaseOffset: wire.Offset(at)}
 		for i := at; i < at+perBatch; i++ {
-			c := committed{partition: int32(i % 12), offset: int64(i), leaderEpoch: 4, committed: start.UnixMilli(), expires: noTime}
-			r := offsetRecord(fmt.Sprintf("payments-service-%d", i/perBatch%1000), "orders.created", wire.TopicID{1}, c)
+			c := committed{partition: int32(i % 12), offset: int64(i), leaderEpoch: 4, committed: start.UnixMilli(), expires: noTime, topicID: wire.TopicID{1}}
+			r := offsetRecord(fmt.Sprintf("payments-service-%d", i/perBatch%1000), "orders.created", c)
 			builder.Append(start.UnixMilli(), r.Key, r.Value)
 		}
 		batch, err := builder.Build()

@@ -25,7 +25,12 @@ func (c *Coordinator) OffsetCommit(now time.Time, req *kmsg.OffsetCommitRequest,
 			out.Replies = append(out.Replies, func(error) { refuse(code) })
 			return out
 		}
-		out.Records = s.commit(now, req)
+		records, code := s.commit(now, req)
+		if code != wire.None {
+			out.Replies = append(out.Replies, func(error) { refuse(code) })
+			return out
+		}
+		out.Records = records
 		out.Replies = append(out.Replies, orRefuse(refuse, func() {
 			done(commitResponse(req, func(t, p int) wire.Code { return s.storable(&req.Topics[t].Partitions[p]) }))
 		}))
@@ -72,14 +77,17 @@ func (s *shard) committing(now time.Time, req *kmsg.OffsetCommitRequest) wire.Co
 	return wire.None
 }
 
-func (s *shard) commit(now time.Time, req *kmsg.OffsetCommitRequest) []coordinator.Record {
+// commit states the offsets of a request. Of a partition that comes twice the last one counts.
+func (s *shard) commit(now time.Time, req *kmsg.OffsetCommitRequest) ([]coordinator.Record, wire.Code) {
 	var records []coordinator.Record
+	room := coordinator.NewRoom(s.cfg.Appender)
 	c := committed{committed: now.UnixMilli(), expires: noTime}
 	if req.Version < commitDropsRetention && req.RetentionTimeMillis >= 0 {
 		c.expires = c.committed + req.RetentionTimeMillis
 	}
 	for t := range req.Topics {
 		topic := &req.Topics[t]
+		c.topicID = topic.TopicID
 		for p := range topic.Partitions {
 			partition := &topic.Partitions[p]
 			if s.storable(partition) != wire.None {
@@ -89,10 +97,13 @@ func (s *shard) commit(now time.Time, req *kmsg.OffsetCommitRequest) []coordinat
 			if partition.Metadata != nil {
 				c.metadata = *partition.Metadata
 			}
-			records = append(records, offsetRecord(req.Group, topic.Topic, topic.TopicID, c))
+			records = append(records, offsetRecord(req.Group, topic.Topic, c))
+			if !room.Take(records[len(records)-1]) {
+				return nil, coordinator.CodeOf(wire.MessageTooLarge)
+			}
 		}
 	}
-	return records
+	return records, wire.None
 }
 
 // storable tells whether the offset's metadata is short enough, counted as Java counts characters.
@@ -136,6 +147,7 @@ func (c *Coordinator) OffsetDelete(now time.Time, req *kmsg.OffsetDeleteRequest,
 			return out
 		}
 		resp := req.ResponseKind().(*kmsg.OffsetDeleteResponse)
+		room := coordinator.NewRoom(s.cfg.Appender)
 		for _, topic := range req.Topics {
 			rt := kmsg.NewOffsetDeleteResponseTopic()
 			rt.Topic = topic.Topic
@@ -146,7 +158,11 @@ func (c *Coordinator) OffsetDelete(now time.Time, req *kmsg.OffsetDeleteRequest,
 				if subscribed {
 					rp.ErrorCode = int16(wire.GroupSubscribedToTopic)
 				} else if g.offsets.get(topic.Topic, partition.Partition) != nil {
-					out.Records = append(out.Records, offsetTombstone(g.id, topic.Topic, partition.Partition))
+					tombstone := offsetTombstone(g.id, topic.Topic, partition.Partition)
+					if !room.Take(tombstone) {
+						return coordinator.Result{Replies: []func(error){func(error) { refuse(coordinator.CodeOf(wire.MessageTooLarge)) }}}
+					}
+					out.Records = append(out.Records, tombstone)
 				}
 				rt.Partitions = append(rt.Partitions, rp)
 			}

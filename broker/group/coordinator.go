@@ -20,10 +20,18 @@ type Config struct {
 	OffsetsRetentionCheck  time.Duration // offsets.retention.check.interval.ms
 	OffsetsCommitTimeout   time.Duration // offsets.commit.timeout.ms
 
-	Appender coordinator.Appender // onto __consumer_offsets
-	UUID     func() [16]byte      // random, for member ids; called by several goroutines
-	Wake     func(at time.Time)   // told when NextWake has become earlier; no locks held; may be nil
+	Appender coordinator.Appender           // onto __consumer_offsets
+	TopicID  func(name string) wire.TopicID // now, zero for none; called with a shard's lock held; nil when nobody knows
+	UUID     func() [16]byte                // random, for member ids; called by several goroutines
+	Wake     func(at time.Time)             // told when NextWake has become earlier; no locks held; may be nil
 	Logger   *slog.Logger
+}
+
+func (c *Config) topicID(name string) wire.TopicID {
+	if c.TopicID == nil {
+		return wire.TopicID{}
+	}
+	return c.TopicID(name)
 }
 
 // Client is who sent a request; DescribeGroups shows it.

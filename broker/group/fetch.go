@@ -24,7 +24,7 @@ func (c *Coordinator) OffsetFetch(now time.Time, req *kmsg.OffsetFetchRequest, d
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	if req.Version < fetchesGroups {
 		c.fetch(now, askedGroup(req), func(g kmsg.OffsetFetchResponseGroup) {
-			answerOne(resp, req, g)
+			c.answerOne(resp, req, g)
 			done(resp)
 		})
 		return
@@ -61,9 +61,9 @@ func askedGroup(req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchRequestGroup {
 }
 
 // answerOne puts the answer for one group into the fields of an old version.
-func answerOne(resp *kmsg.OffsetFetchResponse, req *kmsg.OffsetFetchRequest, g kmsg.OffsetFetchResponseGroup) {
+func (c *Coordinator) answerOne(resp *kmsg.OffsetFetchResponse, req *kmsg.OffsetFetchRequest, g kmsg.OffsetFetchResponseGroup) {
 	if g.ErrorCode != 0 && req.Version < fetchHasTopError {
-		g.Topics = offsetsOf(askedGroup(req), nil)
+		g.Topics = c.offsetsOf(askedGroup(req), nil)
 		for t := range g.Topics {
 			for p := range g.Topics[t].Partitions {
 				g.Topics[t].Partitions[p].ErrorCode = g.ErrorCode
@@ -94,24 +94,29 @@ func (c *Coordinator) fetch(now time.Time, group *kmsg.OffsetFetchRequestGroup, 
 		if g := s.groups[group.Group]; g != nil {
 			have = g.offsets
 		}
-		resp.Topics = offsetsOf(group, have)
+		resp.Topics = c.offsetsOf(group, have)
 		out.Barrier = true
 		out.Replies = append(out.Replies, orRefuse(refuse, func() { done(resp) }))
 		return out
 	}, refuse)
 }
 
-// offsetsOf picks what a request asks for.
-func offsetsOf(group *kmsg.OffsetFetchRequestGroup, have offsets) []kmsg.OffsetFetchResponseGroupTopic {
+// offsetsOf picks what a request asks for, but for what is outdated.
+func (c *Coordinator) offsetsOf(group *kmsg.OffsetFetchRequestGroup, have offsets) []kmsg.OffsetFetchResponseGroupTopic {
 	var topics []kmsg.OffsetFetchResponseGroupTopic
 	if group.Topics == nil {
 		for _, t := range have {
 			rt := kmsg.NewOffsetFetchResponseGroupTopic()
 			rt.Topic = t.topic
+			id := c.cfg.topicID(t.topic)
 			for i := range t.partitions {
-				rt.Partitions = append(rt.Partitions, fetched(t.partitions[i].partition, &t.partitions[i]))
+				if offset := &t.partitions[i]; !offset.outdated(id) {
+					rt.Partitions = append(rt.Partitions, fetched(offset.partition, offset))
+				}
 			}
-			topics = append(topics, rt)
+			if len(rt.Partitions) > 0 {
+				topics = append(topics, rt)
+			}
 		}
 		return topics
 	}
@@ -119,6 +124,10 @@ func offsetsOf(group *kmsg.OffsetFetchRequestGroup, have offsets) []kmsg.OffsetF
 	for _, t := range group.Topics {
 		rt := kmsg.NewOffsetFetchResponseGroupTopic()
 		rt.Topic, rt.TopicID = t.Topic, t.TopicID
+		id := t.TopicID
+		if (id == wire.TopicID{}) { // of a version that names topics
+			id = c.cfg.topicID(t.Topic)
+		}
 		for _, partition := range t.Partitions {
 			if names.Repeated(wire.TopicPartition{Topic: t.Topic, Partition: partition}) {
 				again := fetched(partition, nil)
@@ -126,7 +135,11 @@ func offsetsOf(group *kmsg.OffsetFetchRequestGroup, have offsets) []kmsg.OffsetF
 				rt.Partitions = append(rt.Partitions, again)
 				continue
 			}
-			rt.Partitions = append(rt.Partitions, fetched(partition, have.get(t.Topic, partition)))
+			offset := have.get(t.Topic, partition)
+			if offset != nil && offset.outdated(id) {
+				offset = nil
+			}
+			rt.Partitions = append(rt.Partitions, fetched(partition, offset))
 		}
 		topics = append(topics, rt)
 	}

@@ -47,8 +47,8 @@ type group struct {
 
 	members   []*member          // in the order of joining
 	index     map[string]*member // by id, for large groups only
-	supported []support
-	pending   []pendingMember // have an id and have not joined
+	supported map[string]int     // how many members can use each protocol
+	pending   []pendingMember    // have an id and have not joined
 
 	topics      []string // that the members of the generation subscribe to, in order
 	topicsKnown bool
@@ -65,12 +65,6 @@ type group struct {
 
 	wake time.Time // what the shard's heap sorts by
 	slot int       // in the heap, or -1
-}
-
-// support counts the members that can use a protocol.
-type support struct {
-	protocol string
-	members  int
 }
 
 // pendingMember is a member id that was handed out with MEMBER_ID_REQUIRED.
@@ -206,12 +200,12 @@ func (g *group) update(m *member, protocols []protocol, rebalanceTimeout, sessio
 }
 
 func (g *group) count(m *member, by int) {
+	if g.supported == nil {
+		g.supported = make(map[string]int)
+	}
 	for _, p := range m.protocols {
-		at := slices.IndexFunc(g.supported, func(s support) bool { return s.protocol == p.name })
-		if at < 0 {
-			g.supported = append(g.supported, support{p.name, by})
-		} else if g.supported[at].members += by; g.supported[at].members == 0 {
-			g.supported = slices.Delete(g.supported, at, at+1)
+		if g.supported[p.name] += by; g.supported[p.name] == 0 {
+			delete(g.supported, p.name)
 		}
 	}
 }
@@ -229,7 +223,7 @@ func (g *group) common(protocol string) bool {
 	if len(g.members) == 0 {
 		return true
 	}
-	return slices.Contains(g.supported, support{protocol, len(g.members)})
+	return g.supported[protocol] == len(g.members)
 }
 
 // elect chooses the protocol of the next generation: each member votes for the first of its protocols that all know. A tie is

@@ -39,8 +39,10 @@ type protocol struct {
 // protocolsOf copies the protocols of a request; of a name that comes twice the first counts.
 func protocolsOf(list []kmsg.JoinGroupRequestProtocol) []protocol {
 	protocols := make([]protocol, 0, len(list))
+	seen := make(map[string]bool, len(list))
 	for _, p := range list {
-		if !slices.ContainsFunc(protocols, func(have protocol) bool { return have.name == p.Name }) {
+		if !seen[p.Name] {
+			seen[p.Name] = true
 			protocols = append(protocols, protocol{p.Name, bytes.Clone(p.Metadata)})
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
 // committed is what a group has committed for a partition.
@@ -14,6 +16,13 @@ type committed struct {
 	committed   int64 // when, in ms
 	expires     int64 // when, in ms, by the commit's own retention; noTime without one
 	metadata    string
+	topicID     wire.TopicID // zero where it is not known: records of old versions lack it
+}
+
+// outdated tells whether it was committed for another topic than that with the id: one of the same name that is deleted. Its
+// tombstone may be lost, or a commit under way may have come after it.
+func (c *committed) outdated(id wire.TopicID) bool {
+	return c.topicID != id && c.topicID != wire.TopicID{} && id != wire.TopicID{}
 }
 
 // offsets are a group's committed offsets, topics and partitions in order. Slices, not maps: most groups have a topic or two.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -188,16 +189,10 @@ func (p *play) check(before state, generation int32) {
 			count[p.name]++
 		}
 	}
-	for _, s := range g.supported {
-		if count[s.protocol] != s.members {
-			fail("support %v, want %d", s, count[s.protocol])
-		}
-		delete(count, s.protocol)
+	if !maps.Equal(count, g.supported) {
+		fail("supported %v, want %v", g.supported, count)
 	}
-	if len(count) > 0 {
-		fail("not counted: %v", count)
-	}
-	if len(g.members) > 0 && !slices.ContainsFunc(g.supported, func(s support) bool { return s.members == len(g.members) }) {
+	if len(g.members) > 0 && !slices.Contains(slices.Collect(maps.Values(g.supported)), len(g.members)) {
 		fail("no common protocol in %v", g.supported)
 	}
 	if distinct(ids) != len(g.members) || distinct(instances) != len(instances) {

@@ -34,7 +34,7 @@ func offsetKey(group, topic string, partition int32) []byte {
 	return key.AppendTo(nil)
 }
 
-func offsetRecord(group, topic string, id wire.TopicID, c committed) coordinator.Record {
+func offsetRecord(group, topic string, c committed) coordinator.Record {
 	value := kmsg.OffsetCommitValue{
 		Version:         offsetValue,
 		Offset:          c.offset,
@@ -42,7 +42,7 @@ func offsetRecord(group, topic string, id wire.TopicID, c committed) coordinator
 		Metadata:        c.metadata,
 		CommitTimestamp: c.committed,
 		ExpireTimestamp: c.expires,
-		TopicID:         id,
+		TopicID:         c.topicID,
 	}
 	if c.expires != noTime {
 		value.Version = offsetValueExpiring
@@ -108,6 +108,7 @@ func (s *shard) replayOffset(r coordinator.Record) error {
 		committed:   value.CommitTimestamp,
 		expires:     noTime,
 		metadata:    value.Metadata,
+		topicID:     value.TopicID,
 	}
 	if value.Version >= 3 {
 		c.leaderEpoch = value.LeaderEpoch

@@ -52,19 +52,19 @@ func TestRecordsAreKafkas(t *testing.T) {
 	}{
 		{
 			"offset",
-			offsetRecord("g-8mb2yx46czk05", "t-8mb2yx46czk05", topicID, committed{offset: 5, leaderEpoch: -1, metadata: "hello", committed: 0x1a228da990c, expires: noTime}),
+			offsetRecord("g-8mb2yx46czk05", "t-8mb2yx46czk05", committed{topicID: topicID, offset: 5, leaderEpoch: -1, metadata: "hello", committed: 0x1a228da990c, expires: noTime}),
 			"0001000f672d386d623279783436637a6b3035000f742d386d623279783436637a6b303500000000",
 			"00040000000000000005ffffffff0668656c6c6f000001a228da990c0100101e3e1733d59d47dc87ddca94af8597b5",
 		},
 		{
 			"offset with leader epoch",
-			offsetRecord("g", "t", topicID, committed{partition: 1, offset: 7, leaderEpoch: 3, committed: 0x1a228da990c, expires: noTime}),
+			offsetRecord("g", "t", committed{topicID: topicID, partition: 1, offset: 7, leaderEpoch: 3, committed: 0x1a228da990c, expires: noTime}),
 			"0001000167000174" + "00000001",
 			"000400000000000000070000000301000001a228da990c0100101e3e1733d59d47dc87ddca94af8597b5",
 		},
 		{
 			"offset with a retention time",
-			offsetRecord("g", "t", topicID, committed{offset: 5, leaderEpoch: -1, committed: 0x1a228da96ee, expires: 0x1a228db814e}),
+			offsetRecord("g", "t", committed{topicID: topicID, offset: 5, leaderEpoch: -1, committed: 0x1a228da96ee, expires: 0x1a228db814e}),
 			"0001000167000174" + "00000000",
 			"000100000000000000050000000001a228da96ee000001a228db814e",
 		},
@@ -151,7 +151,7 @@ func TestReplayKeepsNoBytesOfARecord(t *testing.T) {
 	m.MemberID, m.Subscription, m.Assignment = "member", []byte("subscription"), []byte("assignment")
 	value.Members = append(value.Members, m)
 	for _, r := range []coordinator.Record{
-		offsetRecord("group", "topic", wire.TopicID{}, committed{metadata: "metadata", expires: noTime}),
+		offsetRecord("group", "topic", committed{metadata: "metadata", expires: noTime}),
 		groupRecord("group", &value),
 	} {
 		if err := s.Replay(r); err != nil {
@@ -202,7 +202,7 @@ func TestGroupTombstoneLeavesOffsets(t *testing.T) {
 	value := kmsg.NewGroupMetadataValue()
 	value.ProtocolType, value.Generation = "consumer", 5
 	for _, r := range []coordinator.Record{
-		offsetRecord("g", "t", wire.TopicID{}, committed{offset: 9, expires: noTime}),
+		offsetRecord("g", "t", committed{offset: 9, expires: noTime}),
 		groupRecord("g", &value),
 		groupTombstone("g"),
 	} {

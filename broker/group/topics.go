@@ -1,6 +1,7 @@
 package group
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -26,10 +27,12 @@ func (c *Coordinator) StartLoad(partition int32, epoch wire.LeaderEpoch) *coordi
 	return load
 }
 
-// FinishLoad is that of the Runtime; then the partition forgets the topics that were deleted meanwhile.
+// FinishLoad is that of the Runtime; then the partition forgets the topics that were deleted meanwhile, and those that were made anew.
 func (c *Coordinator) FinishLoad(now time.Time, load *coordinator.Load, highWatermark wire.Offset, err error) {
 	c.Runtime.FinishLoad(now, load, highWatermark, err)
 	c.forgetDeleted(now, load.Partition())
+	// Of a load that failed or was overtaken there is nothing to forget.
+	_ = c.Handle(now, load.Partition(), func(s *shard) coordinator.Result { return s.forgetOutdated() })
 }
 
 func (c *Coordinator) forgetDeleted(now time.Time, partition int32) {
@@ -57,6 +60,27 @@ func (s *shard) forgetTopics(topics []string) (out coordinator.Result) {
 				out.Records = append(out.Records, offsetTombstone(name, topic, c.partition))
 			}
 		}
+	}
+	out.Divisible = true
+	return out
+}
+
+// forgetOutdated removes the offsets of topics that have another id by now. Whoever committed them saw metadata that is not newer
+// than this broker's, or it would not have led the partition any more.
+func (s *shard) forgetOutdated() (out coordinator.Result) {
+	tombstones := make(map[string][]coordinator.Record)
+	for name, g := range s.groups {
+		for _, t := range g.offsets {
+			id := s.cfg.topicID(t.topic)
+			for i := range t.partitions {
+				if c := &t.partitions[i]; c.outdated(id) {
+					tombstones[name] = append(tombstones[name], offsetTombstone(name, t.topic, c.partition))
+				}
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(tombstones)) {
+		out.Records = append(out.Records, tombstones[name]...)
 	}
 	out.Divisible = true
 	return out

@@ -22,9 +22,17 @@ type memoryLog struct {
 	held    bool                                   // leaves it where it is
 }
 
+// maxBatchBytes is max.message.bytes by default.
+const maxBatchBytes = 1_048_588
+
+func (l *memoryLog) MaxBatchBytes() int { return maxBatchBytes }
+
 func (l *memoryLog) Append(_ time.Time, partition int32, _ wire.LeaderEpoch, batch record.Batch) (wire.Offset, error) {
 	if l.err != nil {
 		return 0, l.err
+	}
+	if len(batch) > maxBatchBytes {
+		return 0, wire.MessageTooLarge
 	}
 	batch.SetBaseOffset(l.end)
 	l.batches = append(l.batches, batch)
