@@ -47,7 +47,11 @@ func (c *Chain) trim(ctx context.Context, now time.Time, retention time.Duration
 			boundary = max(boundary, o.number)
 		}
 	}
-	if next, ok := nextBoundary(snapshots, boundary, now.Add(-retention)); ok {
+	next, err := c.nextBoundary(ctx, snapshots, boundary, now.Add(-retention))
+	if err != nil {
+		return boundary, err
+	}
+	if next > 0 {
 		if err := c.moveBoundary(ctx, now, boundary, next, fresh()); err != nil {
 			return boundary, err
 		}
@@ -56,18 +60,34 @@ func (c *Chain) trim(ctx context.Context, now time.Time, retention time.Duration
 	return boundary, c.deleteBehind(ctx, all, boundary)
 }
 
-// nextBoundary picks the oldest snapshot above the boundary that may go behind it.
-func nextBoundary(snapshots []listed, boundary int64, before time.Time) (int64, bool) {
+// nextBoundary picks the oldest snapshot above the boundary that may go behind it, 0 for none. A damaged one is passed over: the entries
+// from the boundary on are still there, and show that a later one is right. It is an error where no other is left.
+func (c *Chain) nextBoundary(ctx context.Context, snapshots []listed, boundary int64, before time.Time) (int64, error) {
 	slices.SortFunc(snapshots, func(a, b listed) int { return cmp.Compare(a.number, b.number) })
+	var damaged error
 	for i, s := range snapshots {
 		if i+keptSnapshots > len(snapshots) {
 			break
 		}
-		if s.number > boundary {
-			return s.number, !s.modTime.IsZero() && s.modTime.Before(before)
+		if s.number <= boundary {
+			continue
 		}
+		if s.modTime.IsZero() || !s.modTime.Before(before) {
+			break
+		}
+		_, err := c.at.readSnapshot(ctx, s.number)
+		switch {
+		case errors.Is(err, errDamaged):
+			damaged = errors.Join(damaged, err)
+			continue
+		case err != nil:
+			return 0, err
+		case damaged != nil:
+			c.opts.Logger.Error("snapshot is damaged, the boundary goes to a later one", "chain", c.at.prefix, "number", s.number, "err", damaged)
+		}
+		return s.number, nil
 	}
-	return 0, false
+	return 0, damaged
 }
 
 // boundaryBody is what a boundary says to people; to readers its key says all.

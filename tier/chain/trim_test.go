@@ -202,7 +202,10 @@ func TestSafety04TheBoundaryRestsOnAVerifiedSnapshot(t *testing.T) {
 			at.Hash[0] ^= 1
 			putSnapshot(b, at, `["1","2"]`)
 		}},
-		{"damaged", func(b *bench, at Position) { b.put(b.location().snapshot(at.Number), []byte("rubbish")) }},
+		{"damaged, and so is the only other one that may take its place", func(b *bench, at Position) {
+			b.put(b.location().snapshot(at.Number), []byte("rubbish"))
+			b.put(b.location().snapshot(at.Number+2), []byte("rubbish"))
+		}},
 		{"an entry is damaged", func(b *bench, at Position) { b.put(b.location().entry(at.Number), []byte("rubbish")) }},
 		{"an entry is missing", func(b *bench, at Position) { b.remove(b.location().entry(at.Number)) }},
 		{"an entry was exchanged", func(b *bench, at Position) {
@@ -232,6 +235,52 @@ func TestSafety04TheBoundaryRestsOnAVerifiedSnapshot(t *testing.T) {
 		if after := b.keys(); !slices.Equal(before, after) {
 			t.Errorf("%s: trim changed the bucket to %v", c.name, after)
 		}
+	}
+}
+
+// TestSafety04ADamagedSnapshotIsPassedOver: the boundary goes to the next one, which is compared with a replay from where the old one
+// is.
+func TestSafety04ADamagedSnapshotIsPassedOver(t *testing.T) {
+	grown := func() (*bench, *Chain) {
+		b := newBench(t)
+		w, _ := b.open(nil, 1)
+		b.grow(w, 10)
+		b.put(b.location().snapshot(4), []byte("rubbish"))
+		b.now = b.now.Add(48 * time.Hour)
+		if boundary := b.trim(w); boundary != 2 {
+			t.Fatalf("boundary %d", boundary)
+		}
+		return b, w
+	}
+	b, w := grown()
+	for _, want := range []int64{6, 6} {
+		if boundary := b.trim(w); boundary != want {
+			t.Errorf("boundary %d, want %d", boundary, want)
+		}
+	}
+	if _, l := b.open(nil, 2); len(l.records) != 10 || slices.Contains(b.keys(), "00000000000000000004.snapshot.json.zst") {
+		t.Errorf("a reader has %v of %v", l.records, b.keys())
+	}
+
+	b, w = grown()
+	b.remove(b.location().entry(3))
+	if boundary, err := w.Trim(t.Context(), b.now, MinRetention, freshLedger); err == nil || boundary != 2 {
+		t.Errorf("without an entry on the way: boundary %d, %v", boundary, err)
+	}
+
+	// One that is too new is not taken early in its place.
+	b = newBench(t)
+	w, _ = b.open(nil, 1)
+	b.grow(w, 2)
+	b.put(b.location().snapshot(2), []byte("rubbish"))
+	b.now = b.now.Add(48 * time.Hour)
+	b.grow(w, 8)
+	if boundary, err := w.Trim(t.Context(), b.now, MinRetention, freshLedger); err == nil || boundary != 0 {
+		t.Errorf("before its time: boundary %d, %v", boundary, err)
+	}
+	b.now = b.now.Add(48 * time.Hour)
+	if boundary := b.trim(w); boundary != 4 {
+		t.Errorf("in its time: boundary %d", boundary)
 	}
 }
 
