@@ -157,6 +157,98 @@ func TestAFailingPartitionHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// A backlog of uploads may take hours. Who waits for a turn is looked at meanwhile, and keeps its place.
+func TestSafety23DeleteRecordsDoesNotWaitForATurnToUpload(t *testing.T) {
+	r := newRig(t, manyTopics(5)...)
+	r.config.Parallel = 1
+	r.lead(StartHere)
+	r.produce(20)
+	uploads := r.uploads() // of topic00; the others wait
+	if len(uploads) != 1 || len(r.m.ready) != 4 {
+		t.Fatalf("%d uploads, %d wait", len(uploads), len(r.m.ready))
+	}
+	order := slices.Clone(r.m.ready)
+	report := func(topic string, offset wire.Offset) *error {
+		if err := r.log(topic).AdvanceStart(offset); err != nil {
+			t.Fatal(err)
+		}
+		answer := errors.New("none")
+		r.m.ReportLogStart(r.now, tpOf(topic), offset, r.now.Add(30*time.Second), func(_ time.Time, err error) { answer = err })
+		return &answer
+	}
+	later := func() {
+		for range 3 {
+			r.now = r.now.Add(pulse)
+			if more := r.uploads(); len(more) > 0 {
+				t.Fatalf("%d uploads more", len(more))
+			}
+		}
+	}
+	first, last := order[0].Topic, order[3].Topic
+	within, behind := report(first, 8), report(last, r.log(last).EndOffset())
+	later()
+	if *within != nil || *behind != nil || r.state(first).LogStart != 8 || r.state(last).LogStart != 20 {
+		t.Errorf("answers %v, %v", *within, *behind)
+	}
+	if !slices.Equal(r.m.ready, order[:3]) || r.m.ready[0].upload.Offset != 8 {
+		t.Errorf("%d wait, the first with %+v", len(r.m.ready), r.m.ready[0].upload)
+	}
+
+	// Nor does retention.
+	r.topic.RetentionBytes = 1
+	r.log(order[1].Topic).UpdateConfig(r.topic)
+	r.now = r.now.Add(idleLook)
+	later()
+	if l := r.log(order[1].Topic); l.StartOffset() < 18 {
+		t.Errorf("retention waits: the log starts at %d", l.StartOffset())
+	}
+
+	// What is reported while a look is out that has not seen it is looked at next.
+	r.now = r.now.Add(idleLook)
+	var late *error
+	for _, job := range r.m.Due(r.now) {
+		complete := job.Run(t.Context())
+		if job.Partition.Topic == first {
+			late = report(first, 9)
+		}
+		complete(r.now)
+	}
+	later()
+	if late == nil || *late != nil {
+		t.Error("what came meanwhile was not looked at")
+	}
+	uploads[0].Run(t.Context())(r.now)
+	r.pass(time.Minute)
+	for _, s := range r.m.Stats(r.now) {
+		if s.Err != nil || s.BehindSegments > 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	r.check()
+}
+
+// A segment that DeleteRecords has passed since it was planned is not uploaded.
+func TestWhatTheLogStartHasPassedIsNotUploaded(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(20)
+	uploads := r.uploads()
+	puts := 0
+	r.faults = func(c faultstore.Call) faultstore.Fault {
+		if isData(c) {
+			puts++
+		}
+		return faultstore.None
+	}
+	if err := r.log("orders").AdvanceStart(18); err != nil || len(uploads) != 1 {
+		t.Fatal(err, len(uploads))
+	}
+	uploads[0].Run(t.Context())(r.now)
+	if r.settle(); puts > 0 || r.state("orders").LogStart != 18 {
+		t.Errorf("%d puts, log start %d", puts, r.state("orders").LogStart)
+	}
+}
+
 func TestANewLeadershipWaitsForTheJobOfTheFormer(t *testing.T) {
 	r := newRig(t)
 	r.lead(StartHere)

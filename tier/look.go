@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 const roundsMax = 4
 
 // look finds out what there is to do for a partition, does what is quick, and leaves a copy to an upload. What can't be deleted or
-// tidied up, as in a bucket where this broker may not delete, holds up no copy.
+// tidied up, as in a bucket where this broker may not delete, holds up no copy; nor does a page of the manifest that can't be read.
 func (p *partition) look(ctx context.Context, now time.Time, confirmed, closing bool) (out outcome) {
 	out.release, out.err = p.open(ctx, now)
 	if out.err != nil && (final(out.err) || p.Start != StartHere) {
@@ -35,7 +36,7 @@ func (p *partition) look(ctx context.Context, now time.Time, confirmed, closing 
 		var done int
 		out.copy, done, err = p.do(ctx, now, tasks)
 		if err != nil {
-			out.err = err
+			out.err = errors.Join(p.unread, err)
 			return out
 		}
 		if out.copy != nil {
@@ -50,7 +51,8 @@ func (p *partition) look(ctx context.Context, now time.Time, confirmed, closing 
 		return out
 	}
 	if !closing { // a stop has no time for it, and is not spoilt by it
-		if err := p.upkeep(ctx, now, &out); final(err) || err != nil && out.copy == nil {
+		err := errors.Join(p.unread, p.upkeep(ctx, now, &out))
+		if final(err) || err != nil && out.copy == nil {
 			out.copy, out.err = nil, err
 			return out
 		}
@@ -90,6 +92,7 @@ func sizeOf(v plan.View, base wire.Offset) int64 {
 // do carries tasks out in their order, but for the copies, of which it returns the first: nothing else of a plan depends on them.
 // done counts the others.
 func (p *partition) do(ctx context.Context, now time.Time, tasks []plan.Task) (copied *plan.Task, done int, err error) {
+	var failed error
 	for i := range tasks {
 		t := &tasks[i]
 		if t.Kind == plan.Copy {
@@ -98,16 +101,23 @@ func (p *partition) do(ctx context.Context, now time.Time, tasks []plan.Task) (c
 			}
 			continue
 		}
+		if failed != nil {
+			continue
+		}
 		p.logger.Debug("tier", "task", taskNames[t.Kind], "offset", t.Offset, "why", t.Why)
 		if err := p.doOne(ctx, now, t); err != nil {
-			if copied != nil && !final(err) {
-				return copied, done, nil // nothing that comes behind a copy holds it up: it is told of when there is none
+			failed = fmt.Errorf("%s: %w", taskNames[t.Kind], err)
+			if final(err) || copied == nil && t.Kind != plan.Drop {
+				return nil, done, failed
 			}
-			return nil, done, fmt.Errorf("%s: %w", taskNames[t.Kind], err)
+			continue
 		}
 		done++
 	}
-	return copied, done, nil
+	if copied != nil {
+		return copied, done, nil // neither a drop nor what comes behind a copy holds it up: they are told of when there is none
+	}
+	return nil, done, failed
 }
 
 // taskNames are the tasks in logs and errors.
@@ -144,6 +154,9 @@ func (p *partition) doOne(ctx context.Context, now time.Time, t *plan.Task) erro
 		return p.commitAndTell(ctx, now, pointLost, &manifest.LostRecord{Start: t.Offset, End: t.End})
 	case plan.Drop:
 		record, err := p.m.MakeDrop(p.cause(ctx, object.CauseManifest), now, t.Count)
+		if err != nil {
+			p.oldest = oldestSegments{} // the page can't be read any more: the next look does without it
+		}
 		if err != nil || record == nil {
 			return err
 		}

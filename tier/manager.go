@@ -76,7 +76,7 @@ func New(o Options) *Manager {
 // become so. The same epoch again changes nothing.
 func (m *Manager) Lead(now time.Time, l Leadership) (held bool) {
 	p := &partition{
-		Leadership: l, o: &m.o, pages: m.pages, partial: &m.partial, place: notQueued,
+		Leadership: l, o: &m.o, pages: m.pages, partial: &m.partial, place: notQueued, unfinished: true,
 		prefix: manifest.Prefix(l.Topic, l.TopicID, l.Partition),
 		logger: m.o.Logger.With("topic", l.Topic, "partition", l.Partition, "leader_epoch", l.Epoch),
 	}
@@ -147,7 +147,7 @@ func (m *Manager) resignLocked(p *partition) {
 	}
 	p.resigned = true
 	m.queue.drop(p)
-	m.ready = slices.DeleteFunc(m.ready, func(q *partition) bool { return q == p })
+	m.withdrawLocked(p)
 	if p.running != nil {
 		p.running.stop(context.Canceled)
 	}
@@ -241,7 +241,7 @@ func (m *Manager) takeHintsLocked(now time.Time) {
 			return false // the job may have looked already: once it is back, it is looked at again
 		}
 		p.changed = false
-		if p.failures == 0 {
+		if p.failures == 0 && p.upload == nil { // else the upload is followed by a look
 			m.queue.hasten(p, laterOf(now, p.looked.Add(pulse)))
 		}
 		return true
@@ -271,11 +271,14 @@ func (m *Manager) looksLocked(now time.Time, confirmed, closing bool) []Job {
 // uploadsLocked begins as many uploads as may run beside each other and as the byte rate allows.
 func (m *Manager) uploadsLocked(now time.Time, c Config) []Job {
 	var jobs []Job
-	for len(m.ready) > 0 && m.uploads < max(c.Parallel, 1) && m.pace.free(now, c.BytesPerSecond) {
-		p := m.ready[0]
-		m.ready = slices.Delete(m.ready, 0, 1)
+	for m.uploads < max(c.Parallel, 1) && m.pace.free(now, c.BytesPerSecond) {
+		p := m.nextUploadLocked()
+		if p == nil {
+			break
+		}
 		task := *p.upload
-		p.upload = nil
+		m.withdrawLocked(p)
+		m.queue.drop(p)
 		m.uploads++
 		m.pace.spend(p.uploadSize)
 		jobs = append(jobs, m.beginLocked(now, &running{p: p, upload: max(p.uploadSize, 1)}, func(ctx context.Context) outcome {
@@ -283,6 +286,24 @@ func (m *Manager) uploadsLocked(now time.Time, c Config) []Job {
 		}))
 	}
 	return jobs
+}
+
+// nextUploadLocked is the first partition whose upload may begin; nil if there is none. One that is looked at keeps its place.
+func (m *Manager) nextUploadLocked() *partition {
+	for _, p := range m.ready {
+		if p.running == nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// withdrawLocked takes back the upload that a partition waits with, if any.
+func (m *Manager) withdrawLocked(p *partition) {
+	if p.upload != nil {
+		p.upload = nil
+		m.ready = slices.DeleteFunc(m.ready, func(q *partition) bool { return q == p })
+	}
 }
 
 func (m *Manager) beginLocked(now time.Time, r *running, work func(ctx context.Context) outcome) Job {
@@ -350,7 +371,7 @@ func (m *Manager) NextWake() time.Time {
 	if due := m.queue.wake(); len(m.queue) > 0 && len(m.out)-m.uploads < looksMax {
 		wake = earlierOf(wake, due)
 	}
-	if len(m.ready) > 0 && m.uploads < max(c.Parallel, 1) {
+	if m.uploads < max(c.Parallel, 1) && m.nextUploadLocked() != nil {
 		wake = earlierOf(wake, m.pace.freeAt(c.BytesPerSecond))
 	}
 	for _, w := range m.waiters {

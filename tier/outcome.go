@@ -100,6 +100,7 @@ func (m *Manager) noteLocked(now time.Time, p *partition, out outcome) {
 			p.errSince = now
 		}
 		p.err = out.err
+		m.withdrawLocked(p)
 		m.failedLocked(now, p)
 		p.failures++
 		if p.stopped = final(out.err); !p.stopped {
@@ -111,22 +112,34 @@ func (m *Manager) noteLocked(now time.Time, p *partition, out outcome) {
 	if out.copy == nil { // else the upload tells whether what failed works now
 		p.err, p.failures = nil, 0
 	}
+	due := m.idleLocked(now, p)
 	switch {
 	case out.copy != nil:
+		// Its turn may be long in coming, and retention and DeleteRecords don't wait for it.
+		if p.upload == nil {
+			m.ready = append(m.ready, p)
+		}
 		p.upload, p.uploadSize = out.copy, out.copySize
-		m.ready = append(m.ready, p)
 	case out.again:
-		m.queue.put(p, now)
+		due = now
 	default:
-		due := m.idleLocked(now, p)
+		m.withdrawLocked(p)
 		if !out.wake.IsZero() {
 			due = earlierOf(due, laterOf(out.wake, now.Add(pulse)))
 		}
 		if !m.closing.IsZero() && !p.whole { // it was looked at before the stop began
 			due = earlierOf(due, now.Add(pulse))
 		}
-		m.queue.put(p, due)
 	}
+	if m.awaitedLocked(p) { // since when it was looked at, maybe
+		due = earlierOf(due, laterOf(now, p.looked.Add(pulse)))
+	}
+	m.queue.put(p, due)
+}
+
+// awaitedLocked tells whether somebody waits for a log start that the manifest does not have.
+func (m *Manager) awaitedLocked(p *partition) bool {
+	return slices.ContainsFunc(m.waiters, func(w logStartWaiter) bool { return w.p == p && !p.recorded(w.offset) })
 }
 
 // report tells people what stands in the way: loudly when somebody has to act, and once.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,9 +56,12 @@ type partition struct {
 	pending  *manifest.Segment // uploaded, and its entry is not in; it may come late
 	givenUp  []manifest.Name   // attempts whose objects may be there, and that no entry was ever tried for
 	oldest   oldestSegments
+	unread   error     // why the oldest page can't be read; nil if it can
 	sweepAt  time.Time // when orphans are looked for
 	swept    bool      // there are none left of former leaders
 	trimming bool      // there may be more to trim
+	// unfinished: an upload that failed, or one of a former leader, may have left parts that no list shows.
+	unfinished bool
 }
 
 // firstRecord is the timestamp of the first record at an offset or behind it.
@@ -139,7 +143,7 @@ func lineageOf(epochs []log.EpochEntry) []manifest.EpochStart {
 	return lineage
 }
 
-// view is what a plan is made of. It may read the disk, and a page of the manifest.
+// view is what a plan is made of. It may read the disk, and a page of the manifest, which it does without if need be.
 func (p *partition) view(ctx context.Context, now time.Time, confirmed, closing bool) (plan.View, error) {
 	v := plan.View{
 		LeaderEpoch: p.Epoch, Internal: p.Internal, Confirmed: confirmed, Closing: closing,
@@ -154,7 +158,8 @@ func (p *partition) view(ctx context.Context, now time.Time, confirmed, closing 
 	if !p.settled {
 		return v, nil
 	}
-	return v, p.viewBucket(ctx, &v.Bucket)
+	v.Bucket = p.viewBucket(ctx)
+	return v, ctx.Err() // a job that was cancelled knows nothing of its page
 }
 
 func (p *partition) planConfig() plan.Config {
@@ -210,20 +215,20 @@ func (p *partition) viewLocal(now time.Time, v *plan.Local) error {
 	return nil
 }
 
-func (p *partition) viewBucket(ctx context.Context, v *plan.Bucket) error {
+func (p *partition) viewBucket(ctx context.Context) plan.Bucket {
 	s := p.m.State()
 	oldest, err := p.oldestOf(ctx, s)
-	if err != nil {
-		return err
+	if p.unread = err; err != nil {
+		oldest = pagesAsSegments(s)
 	}
-	*v = plan.Bucket{
-		Read: true, LogStart: s.LogStart, End: s.End, Oldest: oldest,
+	v := plan.Bucket{
+		Read: true, LogStart: s.LogStart, End: s.End, Oldest: oldest, PageUnread: err != nil,
 		Segments: s.Segments, Bytes: s.Bytes, Tail: len(s.Tail), Closed: p.closed(s),
 	}
 	for _, d := range s.Dropped {
 		v.Dropped = append(v.Dropped, plan.Dropped{TimeMs: d.TimeMs})
 	}
-	return nil
+	return v
 }
 
 // closed tells whether the manifest says that all is in the bucket, also to a reader who does not know whether every partition was
@@ -247,6 +252,20 @@ func (p *partition) oldestOf(ctx context.Context, s *manifest.State) ([]plan.Rem
 	}
 	p.oldest = oldestSegments{page: first, list: remoteSegments(live)}
 	return p.oldest.list, nil
+}
+
+// pagesAsSegments is what of the live segments is known without reading a page.
+func pagesAsSegments(s *manifest.State) []plan.RemoteSegment {
+	// Segments without timestamps go by when they were uploaded, which was before those of the tail.
+	uploadedMs := int64(math.MaxInt64)
+	if len(s.Tail) > 0 {
+		uploadedMs = s.Tail[0].UploadedMs
+	}
+	var list []plan.RemoteSegment
+	for _, p := range s.Pages {
+		list = append(list, plan.RemoteSegment{Start: p.Start, End: p.End, Size: p.Bytes, MaxTimestamp: max(p.MaxTimestamp, uploadedMs)})
+	}
+	return append(list, remoteSegments(s.Tail)...)
 }
 
 func remoteSegments(segments []manifest.Segment) []plan.RemoteSegment {

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// queue holds the partitions that are neither at work nor ready to upload, by the time at which they are to be looked at: a
-// heap in place of a timer each.
+// queue holds the partitions that are not at work, by the time at which they are to be looked at: a heap in place of a timer each.
 type queue []*partition
 
 // Len implements heap.Interface.

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -11,34 +12,51 @@ import (
 )
 
 // upkeep is what a leader does beside its plan: snapshots of the manifest, the end of its old entries, and objects that nothing
-// names.
+// names. What fails of it holds up no other part.
 func (p *partition) upkeep(ctx context.Context, now time.Time, out *outcome) error {
-	manifestCtx := p.cause(ctx, object.CauseManifest)
-	if p.m.SnapshotDue() {
-		p.at(pointSnapshot)
-		if err := p.m.Snapshot(manifestCtx, now); err != nil {
-			return fmt.Errorf("store a snapshot: %w", err)
+	manifestCtx, sweepCtx := p.cause(ctx, object.CauseManifest), p.cause(ctx, object.CauseSweep)
+	var failed error
+	for _, part := range []func() error{
+		func() error { return p.snapshot(manifestCtx, now) },
+		func() error { return p.trim(manifestCtx, now) },
+		func() error { return p.deleteGivenUp(sweepCtx) },
+		func() error { return p.abortUploads(sweepCtx) },
+		func() error { return p.sweep(sweepCtx, now) },
+	} {
+		err := part()
+		failed = errors.Join(failed, err)
+		if final(err) || ctx.Err() != nil {
+			return failed
 		}
-		p.trimming = true
-	}
-	if p.trimming {
-		p.at(pointTrim)
-		more, err := p.m.Trim(manifestCtx, now, p.o.Config().ManifestRetention)
-		if err != nil {
-			return fmt.Errorf("trim the manifest: %w", err)
-		}
-		p.trimming = more
-	}
-	sweepCtx := p.cause(ctx, object.CauseSweep)
-	if err := p.deleteGivenUp(sweepCtx); err != nil {
-		return err
-	}
-	if err := p.sweep(sweepCtx, now); err != nil {
-		return err
 	}
 	if !p.swept && !p.sweepAt.IsZero() {
 		out.wake = soonest(out.wake, p.sweepAt)
 	}
+	return failed
+}
+
+func (p *partition) snapshot(ctx context.Context, now time.Time) error {
+	if !p.m.SnapshotDue() {
+		return nil
+	}
+	p.at(pointSnapshot)
+	if err := p.m.Snapshot(ctx, now); err != nil {
+		return fmt.Errorf("store a snapshot: %w", err)
+	}
+	p.trimming = true
+	return nil
+}
+
+func (p *partition) trim(ctx context.Context, now time.Time) error {
+	if !p.trimming {
+		return nil
+	}
+	p.at(pointTrim)
+	more, err := p.m.Trim(ctx, now, p.o.Config().ManifestRetention)
+	if err != nil {
+		return fmt.Errorf("trim the manifest: %w", err)
+	}
+	p.trimming = more
 	return nil
 }
 
@@ -94,6 +112,9 @@ func (p *partition) deleteDropped(ctx context.Context, now time.Time, count int)
 // sweep removes what former leaders have left and no manifest names, a grace after it was put (safety rule 22). It begins with the
 // first entry of this leadership, which nobody can slip anything under any more, and ends when nothing of them is left.
 func (p *partition) sweep(ctx context.Context, now time.Time) error {
+	if p.unread != nil {
+		return nil // without its pages nobody can tell what a manifest names
+	}
 	if p.swept || p.m.State().LeaderEpoch() != p.Epoch || now.Before(p.sweepAt) {
 		return nil
 	}
@@ -126,10 +147,32 @@ func (p *partition) sweep(ctx context.Context, now time.Time) error {
 		}
 		p.logger.Info("orphan is deleted", "key", o.Key)
 	}
-	// None of our own is under way: this is the one job of the partition.
-	if _, err := object.SweepUploads(ctx, p.o.Store, p.prefix+"/", storeNow); err != nil {
+	return nil
+}
+
+// abortUploads ends what failed uploads have left unfinished, which costs money and is in no list. None of our own is under way: this
+// is the one job of the partition. As the sweep, it begins with the first entry of this leadership, and not while another one leads,
+// whose uploads would fail by it.
+func (p *partition) abortUploads(ctx context.Context) error {
+	if !p.unfinished || p.m.State().LeaderEpoch() != p.Epoch {
+		return nil
+	}
+	p.steps.Add(1)
+	s, err := p.m.Refresh(ctx)
+	if err != nil {
 		return fmt.Errorf("sweep unfinished uploads: %w", err)
 	}
+	if p.fencedBy(s) {
+		return p.fenced(s)
+	}
+	_, err = object.SweepUploads(ctx, p.o.Store, p.prefix+"/", anyTime)
+	if err != nil && !errors.Is(err, object.ErrDenied) {
+		return fmt.Errorf("sweep unfinished uploads: %w", err)
+	}
+	if err != nil {
+		p.logger.Warn("unfinished uploads are left in the bucket, as this broker may not list or end them", "err", err)
+	}
+	p.unfinished = false
 	return nil
 }
 

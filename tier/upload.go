@@ -20,7 +20,7 @@ import (
 // copy uploads a sealed segment and commits it: data, sidecar, entry. What a crash leaves between is an orphan under a name
 // that nobody uses again. A task that is out of date by now costs another look.
 func (p *partition) copy(ctx context.Context, now time.Time, t plan.Task) outcome {
-	if p.m.State().End != t.Offset {
+	if p.m.State().End != t.Offset || t.End <= p.Log.StartOffset() {
 		return outcome{again: true}
 	}
 	segment := p.pending
@@ -75,6 +75,7 @@ func (p *partition) put(ctx context.Context, now time.Time, t plan.Task) (*manif
 	}
 	s.AuxSize, s.AuxCRC = int64(len(aux)), manifest.Checksum(crc32.Checksum(aux, castagnoli))
 	if err := p.putObjects(ctx, s, data, bytes.NewReader(aux)); err != nil {
+		p.unfinished = true
 		p.giveUp(s.Name)
 		return nil, err
 	}

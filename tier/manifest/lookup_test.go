@@ -156,6 +156,25 @@ func TestADamagedPageIsAnError(t *testing.T) {
 	}
 }
 
+// TestADropReadsNoPageThatItDoesNotNeed: the oldest page may go though the next one can't be read.
+func TestADropReadsNoPageThatItDoesNotNeed(t *testing.T) {
+	b := newBench(t)
+	m := paged(b)
+	b.commit(m, 0, &StartRecord{85})
+	pages := m.State().Pages
+	fresh := b.open(nil, 2)
+	if err := b.store.Delete(t.Context(), m.Key(pages[1].Name, PageObject)); err != nil {
+		t.Fatal(err)
+	}
+	r, err := fresh.MakeDrop(t.Context(), b.now, pages[0].Segments)
+	if err != nil || len(r.Segments) != pages[0].Segments {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if _, err := fresh.MakeDrop(t.Context(), b.now, pages[0].Segments+1); !errors.Is(err, ErrPage) {
+		t.Errorf("with a segment of the next page: %v", err)
+	}
+}
+
 // TestAPageIsReadOnce: a hundred who look at the same time, and all who come after.
 func TestAPageIsReadOnce(t *testing.T) {
 	b := newBench(t)

@@ -60,10 +60,13 @@ func (m *Manifest) MakeDrop(ctx context.Context, now time.Time, count int) (*Dro
 		if err != nil {
 			return nil, err
 		}
-		if segment.End > s.LogStart || len(r.Segments) == min(count, dropMax) {
+		if segment.End > s.LogStart {
 			break
 		}
 		r.Segments = append(r.Segments, rangeOf(segment))
+		if len(r.Segments) >= min(count, dropMax) {
+			break // before a page is read that is not needed
+		}
 	}
 	if len(r.Segments) == 0 {
 		return nil, nil

@@ -16,6 +16,7 @@ type world struct {
 	now  time.Time
 	live []RemoteSegment
 	away bool // the store
+	page bool // the oldest page can't be read
 }
 
 // TestModel holds plans to what they must never do, in every order of events, and to coming to an end.
@@ -37,6 +38,7 @@ func TestModel(t *testing.T) {
 			},
 			"configure":  w.configure,
 			"store":      func(t *rapid.T) { w.away = rapid.Bool().Draw(t, "away") },
+			"page":       func(t *rapid.T) { w.page = rapid.Bool().Draw(t, "unread") },
 			"controller": func(t *rapid.T) { w.view.Confirmed = rapid.Bool().Draw(t, "confirmed") },
 			"clock": func(t *rapid.T) {
 				w.view.ClockSkew = time.Duration(rapid.IntRange(0, 10).Draw(t, "minutes")) * time.Minute
@@ -104,8 +106,23 @@ func (w *world) look() View {
 	for _, s := range w.live {
 		b.Bytes += s.Size
 	}
+	if b.PageUnread = w.page && len(w.live) > 0; b.PageUnread {
+		b.Oldest = w.pages()
+	}
 	v.Local.Start = max(v.Local.LogStart, v.Local.Segments[0].Base)
 	return v
+}
+
+// pages are the live segments by pairs, as if each were one.
+func (w *world) pages() (pages []RemoteSegment) {
+	for pair := range slices.Chunk(w.live, 2) {
+		page := pair[0]
+		for _, s := range pair[1:] {
+			page.End, page.Size, page.MaxTimestamp = s.End, page.Size+s.Size, max(page.MaxTimestamp, s.MaxTimestamp)
+		}
+		pages = append(pages, page)
+	}
+	return pages
 }
 
 // work does some of what a plan says.
@@ -122,7 +139,7 @@ func (w *world) work(t *rapid.T) {
 
 // settle does all of it until nothing is left, with everybody there and all replicated, and looks at what came of it.
 func (w *world) settle(t *rapid.T) {
-	w.away, w.view.Confirmed, w.view.ClockSkew = false, true, 0
+	w.away, w.page, w.view.Confirmed, w.view.ClockSkew = false, false, true, 0
 	l := &w.view.Local
 	l.HighWatermark, l.LastStableOffset = l.End, l.End
 	for round := 0; ; round++ {

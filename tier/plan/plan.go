@@ -81,11 +81,14 @@ type Bucket struct {
 	LogStart wire.Offset
 	End      wire.Offset     // the tiered end, exclusive
 	Oldest   []RemoteSegment // the oldest live segments, oldest first; a page of them will do
-	Segments int             // live
-	Bytes    int64           // of the live segments' .log objects
-	Tail     int             // of the live segments, those that are in no page
-	Dropped  []Dropped       // waiting for their deletion, in the order in which they were dropped
-	Closed   bool            // the last entry says that the log ends at End
+	// PageUnread: the oldest page can't be read. Oldest then has all that is live, each page as if it were one segment, and nothing
+	// can be dropped.
+	PageUnread bool
+	Segments   int       // live
+	Bytes      int64     // of the live segments' .log objects
+	Tail       int       // of the live segments, those that are in no page
+	Dropped    []Dropped // waiting for their deletion, in the order in which they were dropped
+	Closed     bool      // the last entry says that the log ends at End
 }
 
 // RemoteSegment is a live segment of the manifest.
@@ -282,7 +285,7 @@ func (p *planner) mayDrop() bool { return p.Confirmed && p.clockHolds() && !p.Cl
 func (p *planner) clockHolds() bool { return p.ClockKnown && p.ClockSkew.Abs() <= clockTolerance }
 
 func (p *planner) drop() {
-	if !p.mayDrop() {
+	if !p.mayDrop() || p.Bucket.PageUnread {
 		return
 	}
 	count := 0

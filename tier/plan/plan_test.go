@@ -64,6 +64,12 @@ func copied(end wire.Offset) func(*View) {
 	}
 }
 
+// pageUnread says that what the bucket has is in a page that can't be read.
+func pageUnread(v *View) {
+	v.Bucket.PageUnread, v.Bucket.Tail = true, 0
+	v.Bucket.Oldest = []RemoteSegment{{Start: 0, End: 20, Size: 200, MaxTimestamp: ago(4)}}
+}
+
 // unread is what is known while the store is away from the start on.
 func unread(v *View) { v.Bucket, v.ClockKnown = Bucket{}, false }
 
@@ -205,6 +211,12 @@ func TestPlan(t *testing.T) {
 			v.Config.RetentionBytes = 0
 			v.Bucket.Oldest = v.Bucket.Oldest[:3]
 		}}, "move-start 30, record-start 30, drop 3, copy 40:40-50"},
+
+		// A page that can't be read counts as one segment, and nothing of it can be dropped.
+		"a page unread, by size":          {[]func(*View){pageUnread, func(v *View) { v.Config.RetentionBytes = 300 }}, "move-start 30, delete-local 0, record-start 30, " + "copy 30:30-40, copy 40:40-50"},
+		"a page unread, half of it to go": {[]func(*View){pageUnread, func(v *View) { v.Config.RetentionBytes = 450 }}, "delete-local 0, " + rest},
+		"a page unread, by time":          {[]func(*View){pageUnread, func(v *View) { v.Config.RetentionMs = 3*hour + 1 }}, "move-start 20, delete-local 0, record-start 20, " + rest},
+		"a page unread, DeleteRecords":    {[]func(*View){pageUnread, func(v *View) { v.Local.LogStart = 12 }}, "delete-local 0, record-start 12, " + rest},
 
 		// The log start.
 		"DeleteRecords is recorded":                  {[]func(*View){func(v *View) { v.Local.LogStart = 12 }}, "delete-local 0, record-start 12, drop 1, " + rest},

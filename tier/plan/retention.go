@@ -61,7 +61,7 @@ func (p *planner) pieces() (list []piece, bytes int64, whole bool) {
 			bytes -= s.Size // dropped soon
 		}
 	}
-	whole = len(p.Bucket.Oldest) == p.Bucket.Segments
+	whole = p.Bucket.PageUnread || len(p.Bucket.Oldest) == p.Bucket.Segments
 	for _, s := range p.Local.Segments {
 		if above := s.above(max(p.Bucket.End, p.start)); above > 0 {
 			bytes += above
