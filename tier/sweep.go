@@ -112,10 +112,8 @@ func (p *partition) deleteDropped(ctx context.Context, now time.Time, count int)
 // sweep removes what former leaders have left and no manifest names, a grace after it was put (safety rule 22). It begins with the
 // first entry of this leadership, which nobody can slip anything under any more, and ends when nothing of them is left.
 func (p *partition) sweep(ctx context.Context, now time.Time) error {
-	if p.unread != nil {
-		return nil // without its pages nobody can tell what a manifest names
-	}
-	if p.swept || p.m.State().LeaderEpoch() != p.Epoch || now.Before(p.sweepAt) {
+	readable := p.unread == nil // without its pages nobody can tell what a manifest names
+	if !readable || p.swept || p.m.State().LeaderEpoch() != p.Epoch || now.Before(p.sweepAt) {
 		return nil
 	}
 	skew, ok := object.SkewOf(p.o.Store, now)

@@ -455,13 +455,11 @@ func TestOffsetDeleteNamesEachUnknownTopicOnce(t *testing.T) {
 	at := func(n int32) kmsg.OffsetDeleteRequestTopicPartition {
 		return kmsg.OffsetDeleteRequestTopicPartition{Partition: n}
 	}
-	for _, row := range []kmsg.OffsetDeleteRequestTopic{
+	request.Topics = []kmsg.OffsetDeleteRequestTopic{
 		{Topic: "x", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{at(0), at(1)}},
 		{Topic: "t", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{at(5), at(0)}},
 		{Topic: "x", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{at(2)}},
 		{Topic: "y", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{at(0)}},
-	} {
-		request.Topics = append(request.Topics, row)
 	}
 	var got []string
 	for _, topic := range ask[*kmsg.OffsetDeleteResponse](r, request).Topics {

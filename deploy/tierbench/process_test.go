@@ -39,7 +39,7 @@ const patience = time.Minute
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *readersOf != "" {
-		fmt.Fprintln(os.Stderr, beReaders(*readersOf, *readerPause))
+		fmt.Fprintln(os.Stderr, beReaders(*readersOf, *readerPause, os.Stdout))
 		os.Exit(1)
 	}
 	if *pin {

@@ -56,8 +56,8 @@ func (r *broker) readers(cursors []cursor, pause time.Duration) func(context.Con
 	}
 }
 
-// beReaders is what the process of readers does. It tells on standard output when all are connected.
-func beReaders(address string, pause time.Duration) error {
+// beReaders is what the process of readers does. It says when all are connected.
+func beReaders(address string, pause time.Duration, say io.Writer) error {
 	var cursors []cursor
 	for {
 		var c cursor
@@ -83,7 +83,9 @@ func beReaders(address string, pause time.Duration) error {
 		}()
 	}
 	connected.Wait()
-	fmt.Println("connected")
+	if _, err := fmt.Fprintln(say, "connected"); err != nil {
+		return err
+	}
 	return <-failed
 }
 
