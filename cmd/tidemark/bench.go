@@ -77,7 +77,7 @@ func benchProduceCommand(a *app) *cobra.Command {
 		Example: "  tidemark bench produce load --records 1000000 --size 1000\n  tidemark bench produce load --records 20000 --rate 2000 --linger 0s",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeTopics,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options, err := producerOptions(f.acks, f.compression)
+			options, err := producerOptions(f.acks, f.compression, a.timeout+f.linger)
 			if err != nil {
 				return err
 			}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -15,10 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
-
-// endIdle is how long consume --until-end waits for a record that does not come: the last offsets of a compacted topic may
-// have none.
-const endIdle = 3 * time.Second
 
 // consumeFlags are the flags of consume.
 type consumeFlags struct {
@@ -45,16 +40,19 @@ func consumeCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options, err := f.options(topics, a.now())
+			quiet := newSilence(a.now, f.group != "")
+			options, err := f.options(topics, a.now(), quiet)
 			if err != nil {
 				return err
 			}
-			client, err := kgo.NewClient(a.clientOptions(options...)...)
+			running, stop := context.WithCancel(context.WithoutCancel(cmd.Context()))
+			defer stop()
+			client, err := kgo.NewClient(a.clientOptions(append(options, kgo.WithContext(running))...)...)
 			if err != nil {
 				return err
 			}
-			defer client.Close()
-			return a.consume(cmd.Context(), client, f, topics, func(r *kgo.Record) error { return write(r) }, out.Flush)
+			defer a.leave(client, stop)
+			return a.consume(cmd.Context(), client, f, topics, quiet, write, out.Flush)
 		},
 	}
 	c.Flags().StringVar(&f.from, "from", "end", "where to begin: "+positionHelp)
@@ -68,19 +66,29 @@ func consumeCommand(a *app) *cobra.Command {
 	return c
 }
 
-func (f *consumeFlags) options(topics []string, now time.Time) ([]kgo.Opt, error) {
+// leave closes a consumer, and stops it where that takes too long: a JoinGroup may be answered as late as the group's slowest member comes.
+func (a *app) leave(client *kgo.Client, stop func()) {
+	leaving, cancel := context.WithTimeout(context.Background(), a.timeout)
+	defer cancel()
+	client.LeaveGroupContext(leaving) //nolint:errcheck // the group finds out by itself
+	stop()
+	client.Close()
+}
+
+func (f *consumeFlags) options(topics []string, now time.Time, quiet *silence) ([]kgo.Opt, error) {
 	at, err := parsePosition(f.from, now)
 	if err != nil {
 		return nil, err
 	}
 	// Control records are kept so that the end of a topic of transactions is seen; they are not printed.
-	options := []kgo.Opt{kgo.KeepControlRecords(), kgo.FetchMaxWait(500 * time.Millisecond)}
+	options := []kgo.Opt{kgo.KeepControlRecords(), kgo.FetchMaxWait(fetchWait), kgo.WithHooks(quiet)}
 	if f.committed {
 		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	}
 	switch {
 	case f.group != "":
-		options = append(options, kgo.ConsumeTopics(topics...), kgo.ConsumerGroup(f.group), kgo.ConsumeStartOffset(at.consumeOffset()), kgo.AutoCommitMarks())
+		options = append(options, kgo.ConsumeTopics(topics...), kgo.ConsumerGroup(f.group), kgo.ConsumeStartOffset(at.consumeOffset()), kgo.AutoCommitMarks(),
+			kgo.OnPartitionsAssigned(quiet.onAssigned))
 	case len(f.partitions) > 0:
 		some := make(map[string]map[int32]kgo.Offset)
 		for _, topic := range topics {
@@ -116,7 +124,9 @@ func (f *consumeFlags) printer(out *bufio.Writer, asJSON bool) (func(*kgo.Record
 }
 
 // consume polls until the flags or ctx end it. Ending by ctx is no failure: it is how people stop.
-func (a *app) consume(ctx context.Context, client *kgo.Client, f consumeFlags, topics []string, write func(*kgo.Record) error, flush func() error) error {
+func (a *app) consume(ctx context.Context, client *kgo.Client, f consumeFlags, topics []string, quiet *silence,
+	write func(*kgo.Record) error, flush func() error,
+) error {
 	ends, err := f.ends(ctx, kadm.NewClient(client), topics)
 	if err != nil {
 		return err
@@ -128,37 +138,64 @@ func (a *app) consume(ctx context.Context, client *kgo.Client, f consumeFlags, t
 			client.CommitMarkedOffsets(leaving) //nolint:errcheck // leaving: the group reads the rest again
 		}()
 	}
+	patience := max(a.timeout, 2*endIdle) // for the ends: an end without a record takes endIdle to tell
+	heard := a.now()
 	for printed := 0; f.count == 0 || printed < f.count; {
 		if f.untilEnd && ends.reached() {
 			return nil
 		}
-		fetches, idle, err := f.poll(ctx, client, printed)
-		if err != nil || idle {
-			return err
+		fetches, stopped := f.poll(ctx, client, printed)
+		if stopped {
+			return nil
 		}
 		for _, failed := range fetches.Errors() {
 			return fmt.Errorf("read %s-%d: %w", failed.Topic, failed.Partition, failed.Err)
 		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			if err == nil && !r.Attrs.IsControl() && !ends.past(r) {
-				err = write(r)
-				printed++
-			}
-			ends.saw(r)
-			client.MarkCommitRecords(r)
-		})
+		done, err := ends.write(fetches, write)
 		if err == nil {
 			err = flush()
 		}
 		if err != nil {
 			return err
 		}
+		client.MarkCommitRecords(done...) // not before: what the group has committed it never reads again
+		for _, r := range done {
+			if !r.Attrs.IsControl() {
+				printed++
+			}
+		}
+		if len(done) > 0 {
+			heard = a.now()
+			quiet.broken()
+		} else if f.untilEnd && !ends.reached() {
+			short := quiet.short(ends, client.PartitionLeader)
+			if len(short) == 0 {
+				return nil
+			}
+			if waited := a.now().Sub(heard); waited > patience {
+				return shortError(short, patience)
+			}
+		}
 	}
 	return nil
 }
 
-// poll waits for records; idle says that there is nothing more to wait for.
-func (f *consumeFlags) poll(ctx context.Context, client *kgo.Client, printed int) (fetches kgo.Fetches, idle bool, err error) {
+// write writes the records that came before the ends, and returns them. Control records among them are only passed over.
+func (e endOffsets) write(fetches kgo.Fetches, write func(*kgo.Record) error) (done []*kgo.Record, err error) {
+	fetches.EachRecord(func(r *kgo.Record) {
+		if err == nil && !e.past(r) {
+			if !r.Attrs.IsControl() {
+				err = write(r)
+			}
+			done = append(done, r)
+		}
+		e.saw(r)
+	})
+	return done, err
+}
+
+// poll waits for records; with --until-end only for a moment. It tells whether ctx has ended.
+func (f *consumeFlags) poll(ctx context.Context, client *kgo.Client, printed int) (fetches kgo.Fetches, stopped bool) {
 	limit := -1
 	if f.count > 0 {
 		limit = f.count - printed
@@ -166,67 +203,17 @@ func (f *consumeFlags) poll(ctx context.Context, client *kgo.Client, printed int
 	waiting := ctx
 	if f.untilEnd {
 		var cancel context.CancelFunc
-		waiting, cancel = context.WithTimeout(ctx, endIdle)
+		waiting, cancel = context.WithTimeout(ctx, fetchWait)
 		defer cancel()
 	}
 	fetches = client.PollRecords(waiting, limit)
 	if ctx.Err() != nil || fetches.IsClientClosed() {
-		return nil, true, nil
+		return nil, true
 	}
 	if err := fetches.Err0(); errors.Is(err, context.DeadlineExceeded) && waiting.Err() != nil {
-		return nil, true, nil
+		return nil, false
 	}
-	return fetches, false, nil
-}
-
-// endOffsets is how far consume --until-end reads: by partition, what is left to reach. Without the flag it is nil.
-type endOffsets map[kadm.Partition]int64
-
-func (f *consumeFlags) ends(ctx context.Context, admin *kadm.Client, topics []string) (endOffsets, error) {
-	if !f.untilEnd {
-		return nil, nil
-	}
-	starts, err := admin.ListStartOffsets(ctx, topics...)
-	if err == nil {
-		err = starts.Error()
-	}
-	if err != nil {
-		return nil, err
-	}
-	listed, err := admin.ListEndOffsets(ctx, topics...)
-	if err == nil {
-		err = listed.Error()
-	}
-	if err != nil {
-		return nil, err
-	}
-	ends := make(endOffsets)
-	listed.Each(func(o kadm.ListedOffset) {
-		start, _ := starts.Lookup(o.Topic, o.Partition)
-		if o.Offset > start.Offset && f.wants(o.Partition) {
-			ends[kadm.Partition{Topic: o.Topic, Partition: o.Partition}] = o.Offset
-		}
-	})
-	return ends, nil
-}
-
-func (f *consumeFlags) wants(partition int32) bool {
-	return len(f.partitions) == 0 || slices.Contains(f.partitions, partition)
-}
-
-func (e endOffsets) reached() bool { return len(e) == 0 }
-
-// past tells whether the record came after the end.
-func (e endOffsets) past(r *kgo.Record) bool {
-	end, known := e[kadm.Partition{Topic: r.Topic, Partition: r.Partition}]
-	return e != nil && (!known || r.Offset >= end)
-}
-
-func (e endOffsets) saw(r *kgo.Record) {
-	p := kadm.Partition{Topic: r.Topic, Partition: r.Partition}
-	if end, known := e[p]; known && r.Offset >= end-1 {
-		delete(e, p)
-	}
+	return fetches, false
 }
 
 // recordView is a record in JSON. Text stays text; other bytes are in base64, and the encoding says so.

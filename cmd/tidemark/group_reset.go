@@ -111,12 +111,38 @@ func (f *resetFlags) plan(ctx context.Context, admin *kadm.Client, group string,
 			}
 			row.Target = *row.Committed + f.shift
 		}
-		start, _ := starts.Lookup(o.Topic, o.Partition)
-		end, _ := ends.Lookup(o.Topic, o.Partition)
-		row.Target = max(start.Offset, min(end.Offset, row.Target))
+		if row.Target, err = within(starts, ends, o.Topic, o.Partition, row.Target); err != nil {
+			return nil, err
+		}
 		plan = append(plan, row)
 	}
 	return plan, nil
+}
+
+// within is the offset held between the start and the end of the partition. A leader that was just elected may not know its end yet: to
+// take the offset in the answer for it would rewind the group.
+func within(starts, ends kadm.ListedOffsets, topic string, partition int32, offset int64) (int64, error) {
+	start, err := listedOffset(starts, topic, partition)
+	if err != nil {
+		return 0, fmt.Errorf("start of %s-%d: %w", topic, partition, err)
+	}
+	end, err := listedOffset(ends, topic, partition)
+	if err != nil {
+		return 0, fmt.Errorf("end of %s-%d: %w", topic, partition, err)
+	}
+	return max(start, min(end, offset)), nil
+}
+
+func listedOffset(listed kadm.ListedOffsets, topic string, partition int32) (int64, error) {
+	o, ok := listed.Lookup(topic, partition)
+	switch {
+	case ok && o.Err != nil:
+		return 0, o.Err
+	case !ok || o.Offset < 0:
+		return 0, errors.New("the cluster did not tell it")
+	default:
+		return o.Offset, nil
+	}
 }
 
 // scopeTopics is the topics of the scope, or those that the group has committed.

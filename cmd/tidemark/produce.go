@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -31,7 +32,7 @@ func produceCommand(a *app) *cobra.Command {
 		Example: "  echo hello | tidemark produce greetings\n  tidemark produce orders --key-separator : < orders.txt",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeTopics,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options, err := f.options()
+			options, err := f.options(a.timeout)
 			if err != nil {
 				return err
 			}
@@ -59,8 +60,8 @@ func produceCommand(a *app) *cobra.Command {
 }
 
 // options are those of the producer.
-func (f *produceFlags) options() ([]kgo.Opt, error) {
-	options, err := producerOptions(f.acks, f.compression)
+func (f *produceFlags) options(timeout time.Duration) ([]kgo.Opt, error) {
+	options, err := producerOptions(f.acks, f.compression, timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -70,8 +71,10 @@ func (f *produceFlags) options() ([]kgo.Opt, error) {
 	return options, nil
 }
 
-func producerOptions(acks, compression string) ([]kgo.Opt, error) {
-	var options []kgo.Opt
+// producerOptions are those of all that write. The timeout is that of a record, one on its way too: nothing is written after it that
+// could come twice. The client takes none shorter than a second.
+func producerOptions(acks, compression string, timeout time.Duration) ([]kgo.Opt, error) {
+	options := []kgo.Opt{kgo.RecordDeliveryTimeout(max(timeout, time.Second)), kgo.AllowIdempotentProduceCancellation()}
 	switch acks {
 	case "all":
 	case "leader":

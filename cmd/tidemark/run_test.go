@@ -59,6 +59,15 @@ func TestStatusTellsMistakesFromFailures(t *testing.T) {
 	}
 }
 
+func TestWritingEndsWhenNobodyAnswers(t *testing.T) {
+	for _, args := range []string{"produce t", "bench produce t -n 1"} {
+		got := tidemark(t, nil, "x\n", strings.Fields(args+" --bootstrap 127.0.0.1:1 --timeout 1s")...)
+		if got.status != 1 || !strings.Contains(got.stderr, "No answer from 127.0.0.1:1.") {
+			t.Errorf("%s: status %d, %s", args, got.status, got.stderr)
+		}
+	}
+}
+
 func TestBootstrapComesFromFlagEnvironmentDefault(t *testing.T) {
 	environment := map[string]string{"TIDEMARK_BOOTSTRAP": "127.0.0.2:1,127.0.0.3:1"}
 	for _, c := range []struct {

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+func TestAResetStaysBetweenStartAndEnd(t *testing.T) {
+	starts, ends := listed(kadm.ListedOffset{Topic: "t", Offset: 10}), listed(kadm.ListedOffset{Topic: "t", Offset: 20})
+	for offset, want := range map[int64]int64{5: 10, 10: 10, 15: 15, 20: 20, 25: 20} {
+		if got, err := within(starts, ends, "t", 0, offset); err != nil || got != want {
+			t.Errorf("%d becomes %d, %v", offset, got, err)
+		}
+	}
+}
+
+// Just after an election a leader answers OFFSET_NOT_AVAILABLE, and -1.
+func TestAResetNeedsTheStartAndTheEnd(t *testing.T) {
+	known := listed(kadm.ListedOffset{Topic: "t", Offset: 10})
+	for name, unknown := range map[string]kadm.ListedOffsets{
+		"failed":    listed(kadm.ListedOffset{Topic: "t", Offset: -1, Err: kerr.OffsetNotAvailable}),
+		"no offset": listed(kadm.ListedOffset{Topic: "t", Offset: -1}),
+		"missing":   listed(kadm.ListedOffset{Topic: "t", Partition: 1, Offset: 10}),
+	} {
+		_, err := within(known, unknown, "t", 0, 15)
+		if err == nil || name == "failed" && !errors.Is(err, kerr.OffsetNotAvailable) {
+			t.Errorf("end %s: %v", name, err)
+		}
+		if _, err := within(unknown, known, "t", 0, 15); err == nil {
+			t.Errorf("start %s", name)
+		}
+	}
+}
+
+func listed(offset kadm.ListedOffset) kadm.ListedOffsets {
+	return kadm.ListedOffsets{offset.Topic: {offset.Partition: offset}}
+}
