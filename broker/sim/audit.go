@@ -174,7 +174,7 @@ func (a *audit) checkPartition(p *partition, epoch int32) {
 	if c.failure == nil {
 		a.checkEnd(p, start, end)
 		a.checkGone(p, start)
-		p.settle()
+		p.settle(end)
 		a.checkTimes(p, start, end)
 		a.checkEpochs(p, start, end)
 		a.checkMiddle(p, start, end)

@@ -268,8 +268,12 @@ func (p *partition) skip(offset int64) int64 {
 	return offset
 }
 
-// settle notes that nothing is on its way any more: what is not in the log will not come without being sent again.
-func (p *partition) settle() {
+// settle notes that nothing is on its way any more: what is not in the log, which ends at end, will not come without being sent again. Where
+// retention took an offset before anybody saw it, a recovery may bring it back.
+func (p *partition) settle(end int64) {
+	if p.end() < end {
+		return // as below
+	}
 	for i := range p.slots {
 		if p.slots[i].message == nil && !p.slots[i].lost {
 			return // it may be any
