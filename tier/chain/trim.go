@@ -51,18 +51,18 @@ func (c *Chain) trim(ctx context.Context, now time.Time, retention time.Duration
 	if err != nil {
 		return boundary, err
 	}
-	if next > 0 {
+	if next != nil {
 		if err := c.moveBoundary(ctx, now, boundary, next, fresh()); err != nil {
 			return boundary, err
 		}
-		boundary = next
+		boundary = next.Position.Number
 	}
 	return boundary, c.deleteBehind(ctx, all, boundary)
 }
 
-// nextBoundary picks the oldest snapshot above the boundary that may go behind it, 0 for none. A damaged one is passed over: the entries
+// nextBoundary reads the oldest snapshot above the boundary that may go behind it, nil for none. A damaged one is passed over: the entries
 // from the boundary on are still there, and show that a later one is right. It is an error where no other is left.
-func (c *Chain) nextBoundary(ctx context.Context, snapshots []listed, boundary int64, before time.Time) (int64, error) {
+func (c *Chain) nextBoundary(ctx context.Context, snapshots []listed, boundary int64, before time.Time) (*snapshot, error) {
 	slices.SortFunc(snapshots, func(a, b listed) int { return cmp.Compare(a.number, b.number) })
 	var damaged error
 	for i, s := range snapshots {
@@ -75,19 +75,19 @@ func (c *Chain) nextBoundary(ctx context.Context, snapshots []listed, boundary i
 		if s.modTime.IsZero() || !s.modTime.Before(before) {
 			break
 		}
-		_, err := c.at.readSnapshot(ctx, s.number)
+		snap, err := c.at.readSnapshot(ctx, s.number)
 		switch {
 		case errors.Is(err, errDamaged):
 			damaged = errors.Join(damaged, err)
 			continue
 		case err != nil:
-			return 0, err
+			return nil, err
 		case damaged != nil:
 			c.opts.Logger.Error("snapshot is damaged, the boundary goes to a later one", "chain", c.at.prefix, "number", s.number, "err", damaged)
 		}
-		return s.number, nil
+		return &snap, nil
 	}
-	return 0, damaged
+	return nil, damaged
 }
 
 // boundaryBody is what a boundary says to people; to readers its key says all.
@@ -100,14 +100,10 @@ type boundaryBody struct {
 	CreatedMs int64    `json:"created_ms"`
 }
 
-// moveBoundary creates the boundary at snapshot to, after that was read back and found equal to a replay from where the
-// old boundary is.
-func (c *Chain) moveBoundary(ctx context.Context, now time.Time, from, to int64, fold Fold) error {
-	snap, err := c.at.readSnapshot(ctx, to)
-	if err != nil {
-		return err
-	}
-	position := Position{}
+// moveBoundary creates the boundary at a snapshot that was read back, after that was found equal to a replay from where the old
+// boundary is.
+func (c *Chain) moveBoundary(ctx context.Context, now time.Time, from int64, snap *snapshot, fold Fold) error {
+	to, position := snap.Position.Number, Position{}
 	if from > 0 {
 		base, err := c.at.readSnapshot(ctx, from)
 		if err != nil {
@@ -118,7 +114,8 @@ func (c *Chain) moveBoundary(ctx context.Context, now time.Time, from, to int64,
 		}
 		position = base.Position
 	}
-	if position, err = c.at.replay(ctx, position, to, fold); err != nil {
+	position, err := c.at.replay(ctx, position, to, fold)
+	if err != nil {
 		return fmt.Errorf("replay to snapshot %d: %w", to, err)
 	}
 	state, err := fold.State()
