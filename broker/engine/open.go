@@ -140,7 +140,7 @@ func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *
 			}
 			return id
 		},
-		Run: o.Run, NewUUID: e.random.UUID, ProducerExpirationMs: int64(settings.ProducerIDExpirationMs),
+		Run: o.Run, NewUUID: e.random.UUID,
 		Logger: o.Logger.With("component", "log"), Rest: o.rest(),
 	})
 	return err

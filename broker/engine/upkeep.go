@@ -44,18 +44,9 @@ func newUpkeep(e *Engine, now time.Time) upkeep {
 	add(LaneDisk, checkpoint, checkpoint, func(ctx context.Context, _ time.Time) { r.Checkpoint(ctx) })
 	flush := max(millis(min(c.FlushSchedulerIntervalMs, int64(time.Hour/time.Millisecond))), time.Second)
 	add(LaneDisk, flush, flush, r.Flush)
-	add(LaneDisk, expiryInterval, expiryInterval, e.expireProducers)
+	add(LaneDisk, expiryInterval, expiryInterval, r.ExpireProducers)
 	add(LaneScrub, scrubInterval, scrubInterval, func(ctx context.Context, _ time.Time) { r.Scrub(ctx, scrubBytes) })
 	return u
-}
-
-// expireProducers goes by the setting of the moment. Nothing else does, so the logs need not hear of it before.
-func (e *Engine) expireProducers(ctx context.Context, now time.Time) {
-	expiration := int64(e.settings.Load().ProducerIDExpirationMs)
-	for _, l := range e.logs.Logs() {
-		l.SetProducerExpiration(expiration)
-	}
-	e.replicas.ExpireProducers(ctx, now)
 }
 
 func (u *upkeep) step(now time.Time) {

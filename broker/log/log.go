@@ -26,9 +26,7 @@ type Options struct {
 	HighWatermark wire.Offset // by the checkpoint; clamped into the log
 	Stop          Stop
 
-	// ProducerExpirationMs is producer.id.expiration.ms; 0 means Kafka's default of a day.
-	ProducerExpirationMs int64
-	Logger               *slog.Logger // nil: silent
+	Logger *slog.Logger // nil: silent
 	// Rest is called after each MiB of a verification that nobody waits for, before an upload or by the scrub. A goroutine that never
 	// blocks keeps its processor for ten milliseconds, and Go looks for what has come over the network when nothing else is to be run: Rest
 	// has to block for a moment. nil: no rest.
@@ -69,7 +67,6 @@ type Log struct {
 	// segment.mu.
 	mu            sync.Mutex
 	producers     producerState
-	expiration    int64             // of producers, milliseconds
 	snapshots     []pendingSnapshot // taken at rolls, not written yet
 	unflushedFrom time.Time         // of the oldest append that is not flushed; zero when all is
 	dirty         bool              // it is among env.dirty
@@ -285,19 +282,12 @@ func (l *Log) Producers() []Producer {
 	return l.producers.list()
 }
 
-// SetProducerExpiration changes producer.id.expiration.ms.
-func (l *Log) SetProducerExpiration(ms int64) {
+// ExpireProducers forgets producers that have not written for so many milliseconds (producer.id.expiration.ms), but for those with an
+// open transaction.
+func (l *Log) ExpireProducers(now time.Time, expirationMs int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.expiration = ms
-}
-
-// ExpireProducers forgets producers that have not written for producer.id.expiration.ms, but for those with an open
-// transaction.
-func (l *Log) ExpireProducers(now time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.producers.expire(now.UnixMilli(), l.expiration)
+	l.producers.expire(now.UnixMilli(), expirationMs)
 }
 
 // active is the segment that is appended to.

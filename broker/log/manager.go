@@ -36,10 +36,9 @@ type ManagerOptions struct {
 	// Run calls work(0) .. work(n-1), beside each other if it likes, and returns when all are done. nil: one by one.
 	Run func(n int, work func(i int))
 	// NewUUID makes directory ids and names of directories to be deleted.
-	NewUUID              func() [16]byte
-	ProducerExpirationMs int64
-	Logger               *slog.Logger // nil: silent
-	Rest                 func()       // as that of Options
+	NewUUID func() [16]byte
+	Logger  *slog.Logger // nil: silent
+	Rest    func()       // as that of Options
 }
 
 // Manager holds the logs of a broker.
@@ -210,7 +209,7 @@ func (m *Manager) createOptions(tp wire.TopicPartition, id wire.TopicID, cfg con
 func (m *Manager) logOptions(d *logDir, tp wire.TopicPartition, id wire.TopicID, cfg config.Topic) Options {
 	return Options{
 		FS: m.o.FS, Dir: path.Join(d.path, tp.String()), TopicPartition: tp, TopicID: id, Config: cfg,
-		LogStart: wire.NoOffset, ProducerExpirationMs: m.o.ProducerExpirationMs, env: d.env,
+		LogStart: wire.NoOffset, env: d.env,
 	}
 }
 
@@ -319,10 +318,10 @@ func (m *Manager) saveTieredStarts() {
 	}
 }
 
-// ExpireProducers forgets silent producers in every log.
-func (m *Manager) ExpireProducers(now time.Time) {
+// ExpireProducers forgets in every log the producers that were silent for so many milliseconds.
+func (m *Manager) ExpireProducers(now time.Time, expirationMs int64) {
 	for _, l := range m.Logs() {
-		l.ExpireProducers(now)
+		l.ExpireProducers(now, expirationMs)
 	}
 }
 

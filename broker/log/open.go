@@ -15,17 +15,11 @@ import (
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
-// defaultProducerExpirationMs is Kafka's default of producer.id.expiration.ms.
-const defaultProducerExpirationMs = 86_400_000
-
 // Open opens or creates a log, recovering it as o.Stop demands. After a clean stop it reads the directory, the small files
 // and the end of the last segment; else everything from the recovery point on.
 func Open(now time.Time, o Options) (*Log, error) {
-	l := &Log{tp: o.TopicPartition, id: o.TopicID, dir: o.Dir, env: o.env, expiration: o.ProducerExpirationMs}
+	l := &Log{tp: o.TopicPartition, id: o.TopicID, dir: o.Dir, env: o.env}
 	l.mayLack.Store(o.anew || o.Stop == StopPowerLoss && !o.fresh)
-	if l.expiration == 0 {
-		l.expiration = defaultProducerExpirationMs
-	}
 	if l.env == nil {
 		logger := o.Logger
 		if logger == nil {

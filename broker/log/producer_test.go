@@ -184,16 +184,14 @@ func TestDamagedSnapshotIsReplaced(t *testing.T) { // FM-73
 }
 
 func TestSilentProducersExpire(t *testing.T) {
-	o := options(vfs.NewMem(), testConfig())
-	o.ProducerExpirationMs = 1000
-	l := mustOpen(t, o)
+	l := mustOpen(t, options(vfs.NewMem(), testConfig()))
 	appendBatch(t, l, batch(1, 1, 10, from(5, 0, 0))) // the record is of 1970, the producer is not
 	appendBatch(t, l, batch(1, 1, 10, from(6, 0, 0), transactional))
-	l.ExpireProducers(testTime.Add(999 * time.Millisecond))
+	l.ExpireProducers(testTime.Add(999*time.Millisecond), 1000)
 	if len(l.Producers()) != 2 {
 		t.Errorf("too early: %+v", l.Producers())
 	}
-	l.ExpireProducers(testTime.Add(time.Second))
+	l.ExpireProducers(testTime.Add(time.Second), 1000)
 	if p := l.Producers(); len(p) != 1 || p[0].ID != 6 {
 		t.Errorf("an open transaction does not expire: %+v", p)
 	}

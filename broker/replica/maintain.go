@@ -32,7 +32,9 @@ func (m *Manager) DeleteDue(_ context.Context, now time.Time) {
 }
 
 // ExpireProducers forgets producers that have not written for producer.id.expiration.ms.
-func (m *Manager) ExpireProducers(_ context.Context, now time.Time) { m.logs.ExpireProducers(now) }
+func (m *Manager) ExpireProducers(_ context.Context, now time.Time) {
+	m.logs.ExpireProducers(now, int64(m.config.Load().ProducerIDExpirationMs))
+}
 
 // Scrub verifies sealed segments, about budget bytes of them, and goes on where it stopped the last time. A batch that
 // does not verify makes its range answer KAFKA_STORAGE_ERROR.
