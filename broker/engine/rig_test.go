@@ -415,8 +415,14 @@ func (r *rig) dirs() []string {
 // produce appends one record and tells the code of the answer.
 func (r *rig) produce(topic string) wire.Code {
 	r.t.Helper()
-	var b record.Builder
-	b.Append(r.now.UnixMilli(), nil, []byte("value"))
+	return r.produceBatch(topic, nil, "value")
+}
+
+// produceBatch appends a batch of one record and tells the code of the answer.
+func (r *rig) produceBatch(topic string, producer *record.Producer, value string) wire.Code {
+	r.t.Helper()
+	b := record.Builder{Producer: producer}
+	b.Append(r.now.UnixMilli(), nil, []byte(value))
 	batch, err := b.Build()
 	if err != nil {
 		r.t.Fatal(err)

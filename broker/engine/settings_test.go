@@ -4,11 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/record"
-	"github.com/tidemark-io/tidemark/broker/replica"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
@@ -29,21 +27,9 @@ func (r *rig) alterOf(resource metadata.ConfigResource, name, value string) {
 	}
 }
 
-// produceBatch appends a batch of one record.
-func (r *rig) produceBatch(topic string, producer *record.Producer, value string) {
+func (r *rig) mustProduce(topic string, producer *record.Producer, value string) {
 	r.t.Helper()
-	b := record.Builder{Producer: producer}
-	b.Append(r.now.UnixMilli(), nil, []byte(value))
-	batch, err := b.Build()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	code := wire.UnknownServerError
-	r.e.Replicas().Produce(r.now, &replica.ProduceRequest{
-		Acks: 1, Timeout: time.Second, ZstdAllowed: true,
-		Partitions: []replica.ProducePartition{{Topic: topic, Records: batch}},
-	}, func(results []replica.ProduceResult) { code = results[0].Code })
-	if code != wire.None {
+	if code := r.produceBatch(topic, producer, value); code != wire.None {
 		r.t.Fatal(code)
 	}
 }
@@ -62,7 +48,7 @@ func TestTheExpirationOfProducersCanBeAltered(t *testing.T) {
 			t.Errorf("%d producers are known, not %d", got, want)
 		}
 	}
-	r.produceBatch("t", &record.Producer{ID: 5}, "x")
+	r.mustProduce("t", &record.Producer{ID: 5}, "x")
 	r.pass(2 * expiryInterval)
 	known(1)
 	r.alter("producer.id.expiration.ms", "1000")
@@ -71,11 +57,11 @@ func TestTheExpirationOfProducersCanBeAltered(t *testing.T) {
 	r.stop()
 	r.open()
 	r.until("it serves", r.e.Serving)
-	r.produceBatch("t", &record.Producer{ID: 6}, "x")
+	r.mustProduce("t", &record.Producer{ID: 6}, "x")
 	r.pass(2 * expiryInterval)
 	known(0)
 	r.alter("producer.id.expiration.ms", "86400000")
-	r.produceBatch("t", &record.Producer{ID: 7}, "x")
+	r.mustProduce("t", &record.Producer{ID: 7}, "x")
 	r.pass(2 * expiryInterval)
 	known(1)
 }
@@ -111,8 +97,8 @@ func TestTheLargestBatchCanBeReadFromTheBucket(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := tiered(t, append(set, "tier.cache.bytes=5000000", fmt.Sprint("message.max.bytes=", largest))...)
 			r.create("t")
-			r.produceBatch("t", nil, "first") // so that the next one does not begin with a block
-			r.produceBatch("t", nil, value)
+			r.mustProduce("t", nil, "first") // so that the next one does not begin with a block
+			r.mustProduce("t", nil, value)
 			r.stop()
 			r.wipe()
 			r.open()

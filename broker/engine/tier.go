@@ -78,10 +78,8 @@ func (t *tiering) init(e *Engine, o Options) (err error) {
 	return err
 }
 
-const (
-	cacheMemoryBytes    = 64 << 20 // how much of the cache lies in memory where there is a disk for it
-	cacheMemoryBytesMin = 32 << 20 // less is not had from tier/cold
-)
+// cacheMemoryBytes is how much of the cache lies in memory where there is a disk for it.
+const cacheMemoryBytes = 64 << 20
 
 // cacheMemory is how much of the cache lies in memory, and at least twice what the largest batch needs: one that doesn't fit into half of it can
 // never be read.
@@ -91,7 +89,7 @@ func cacheMemory(c *config.Broker) int64 {
 		most = min(most, cacheMemoryBytes)
 	}
 	defaults, _ := config.ResolveTopic(c, nil) // without overrides there is no error
-	return max(most, cacheMemoryBytesMin, 2*(int64(defaults.MaxMessageBytes)+batchMargin(c)))
+	return max(most, cold.MemoryBytesMin, 2*(int64(defaults.MaxMessageBytes)+batchMargin(c)))
 }
 
 // batchMargin is what a batch has beside it in its first and last block.

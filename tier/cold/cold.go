@@ -107,8 +107,8 @@ type Reader struct {
 	cancel   context.CancelFunc
 }
 
-// memoryBytesMin is what the cache takes whatever the settings say, so that batches of up to half of it can be read.
-const memoryBytesMin = 32 << 20
+// MemoryBytesMin is what a Reader's cache has in memory whatever its options say, so that batches of up to half of it can be read.
+const MemoryBytesMin = 32 << 20
 
 // Open makes a Reader and its cache.
 func Open(o Options) (*Reader, error) {
@@ -121,7 +121,7 @@ func Open(o Options) (*Reader, error) {
 	}
 	o.Cache.Get, o.Cache.Go = r.get, o.Go
 	if o.Cache.BlockBytes == 0 {
-		o.Cache.MemoryBytes = max(o.Cache.MemoryBytes, memoryBytesMin)
+		o.Cache.MemoryBytes = max(o.Cache.MemoryBytes, MemoryBytesMin)
 	}
 	c, err := cache.Open(o.Cache)
 	if err != nil {
