@@ -14,6 +14,7 @@ type where int8
 const (
 	windowed where = iota // the window: its map finds it
 	resting               // the main part, or on its way there
+	lying                 // the disk: found as long as it is pinned, and takes no buffer and no unit
 	detached              // nobody finds it any more; its buffer goes back when the last pin does
 )
 
@@ -23,8 +24,9 @@ type block struct {
 	size  int           // of the piece; less than a buffer at the end of an object
 	ready chan struct{} // closed when the block was filled, or failed
 	buf   []byte
-	slot  *slot // held; nil for a block with a buffer
-	err   error // why it was not filled; set before ready is closed
+	sums  []uint32 // of the whole pieces of buf; see pieceBytes
+	slot  *slot    // held; nil for a block with a buffer
+	err   error    // why it was not filled; set before ready is closed
 
 	// What follows is guarded by Cache.mu.
 	at      where
@@ -36,7 +38,7 @@ type block struct {
 	order   *list.Element // in Cache.idle or Cache.ahead, while it is in the window and not in use
 }
 
-// inUse tells whether the block takes a unit of what may be in use.
+// inUse tells whether the block takes a unit of what may be in use, unless it lies on the disk.
 func (b *block) inUse() bool { return b.pins > 0 || b.loading }
 
 // isReady tells whether the block was filled, or failed.

@@ -16,6 +16,8 @@ import (
 // The sizes that are used where Options say nothing.
 const (
 	DefaultBlockBytes = 256 << 10
+	// pageBytes is what a smaller block is rounded down to, so that no two share a page of the disk level's file: PunchHole would not replace it.
+	pageBytes = 64 << 10
 	// blocksMin keeps the smallest cache able to hold a batch across blocks beside one that is being filled.
 	blocksMin = 16
 )
@@ -47,7 +49,7 @@ type Options struct {
 	Go func(func())
 
 	MemoryBytes int64 // of all buffers together; at least blocksMin blocks are had whatever it says
-	BlockBytes  int64 // of a block; if 0, DefaultBlockBytes, or RangeBytes where that is less
+	BlockBytes  int64 // of a block; if 0, DefaultBlockBytes, or about RangeBytes where that is less
 	RangeBytes  int64 // most bytes of one get; where more is wanted gets begin at its multiples. 0: one block
 
 	FS        vfs.FS // with DiskBytes: where the disk level lies
@@ -75,7 +77,7 @@ type Stats struct {
 type Cache struct {
 	o      Options
 	window int                 // blocks that the window holds, and that may be in use
-	units  *semaphore.Weighted // one for each block that is in use
+	units  *semaphore.Weighted // one for each block that is in use, but for those that lie on the disk
 	blocks int                 // buffers that may be made
 	main   mainPart
 	disk   *disk // nil without
@@ -104,7 +106,7 @@ func Open(o Options) (*Cache, error) {
 	if o.BlockBytes == 0 {
 		o.BlockBytes = DefaultBlockBytes
 		if o.RangeBytes > 0 {
-			o.BlockBytes = min(o.BlockBytes, o.RangeBytes)
+			o.BlockBytes = max(min(o.BlockBytes, o.RangeBytes)/pageBytes, 1) * pageBytes
 		}
 	}
 	o.RangeBytes = max(o.RangeBytes/o.BlockBytes, 1) * o.BlockBytes

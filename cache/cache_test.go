@@ -155,6 +155,9 @@ func (r rig) compare(p *Pin, from, to int64) {
 	if !bytes.Equal(got, want) || !bytes.Equal(view, want) || err != nil {
 		r.Fatalf("bytes [%d, %d) of %s are not its own (%v)", from, to, p.Object().Key, err)
 	}
+	if sum, err := p.Checksum(from, to); sum != crc32.Checksum(want, castagnoli) || err != nil {
+		r.Fatalf("checksum of [%d, %d) of %s: %08x, %v", from, to, p.Object().Key, sum, err)
+	}
 }
 
 func TestARangeIsGotOnceInAlignedPieces(t *testing.T) {

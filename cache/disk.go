@@ -12,8 +12,6 @@ import (
 	"github.com/tidemark-io/tidemark/broker/vfs"
 )
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // diskName is the file that holds the blocks of the disk level.
 const diskName = "blocks"
 
@@ -56,7 +54,7 @@ func openDisk(fs vfs.FS, dir string, total, blockBytes int64) (*disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create disk cache: %w", err)
 	}
-	if err := f.PunchHole(0, blockBytes); err != nil {
+	if err := errors.Join(f.PunchHole(0, blockBytes), f.ReadNoFurther()); err != nil {
 		return nil, errors.Join(fmt.Errorf("disk cache in %s, which needs a file system whose files may have holes: %w", dir, err), f.Close())
 	}
 	d := &disk{file: f, blockBytes: blockBytes, at: map[id]*list.Element{}, free: make([]int64, slots)}

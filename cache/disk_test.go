@@ -34,6 +34,45 @@ func TestTheDiskHasWhatMemoryHasNoMore(t *testing.T) {
 	}
 }
 
+// Slow clients that are sent what lies on the disk take nothing from those who read into memory.
+func TestWhatIsPinnedOnTheDiskTakesNoRoomInMemory(t *testing.T) {
+	r := newRig(t, onDisk(vfs.NewMem(), 100))
+	const all = 16 * testBlock // twice what may be in use
+	for at := int64(0); at < all; at += testBlock {
+		r.read(r.bucket.put("a", all), at, at+testBlock)
+	}
+	r.churn()
+	var slow []*Pin
+	for at := int64(0); at < all; at += testBlock {
+		slow = append(slow, r.pin(Object{Key: "a", Size: all}, at, at+testBlock))
+	}
+	if s := r.cache.Stats(); s.InUseBytes != 0 || s.DiskHits != 16 {
+		t.Errorf("with pins of the disk alone: %+v", s)
+	}
+	r.read(r.bucket.put("b", 8*testBlock), 0, 8*testBlock) // all that may be in use
+	for i, p := range slow {
+		r.compare(p, int64(i)*testBlock, int64(i+1)*testBlock)
+		p.Release()
+	}
+	r.churn()
+	r.read(Object{Key: "a", Size: all}, 0, 8*testBlock)
+}
+
+func TestBlocksOfTheDiskShareNoPage(t *testing.T) {
+	for _, rangeBytes := range []int64{65536, 100_000, 200_000, 8 << 20} {
+		c, err := Open(Options{RangeBytes: rangeBytes, Plain: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.BlockBytes()%pageBytes != 0 || c.RangeBytes() > rangeBytes {
+			t.Errorf("ranges of %d: blocks of %d, gets of %d", rangeBytes, c.BlockBytes(), c.RangeBytes())
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A block that the disk has takes no buffer: it is sent from there, and stays there as long as it is pinned, whatever else is written.
 func TestWhatTheDiskHasIsReadWhereItLies(t *testing.T) {
 	const places = 100

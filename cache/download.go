@@ -61,8 +61,19 @@ func (c *Cache) fromDisk(b *block) bool {
 	c.diskHits.Add(1)
 	c.mu.Lock()
 	b.slot, b.sound = s, verified
+	b.loading = false
+	c.inUse--
+	c.count--
+	c.readLocked(b)
+	if b.at == windowed {
+		b.at = lying
+	}
+	if !b.inUse() {
+		c.leaveDiskLocked(b)
+	}
 	c.mu.Unlock()
-	c.finish(b, nil, false)
+	close(b.ready)
+	c.units.Release(1)
 	return true
 }
 
@@ -92,6 +103,7 @@ func (c *Cache) stream(o Object, run []*block) (filled int, err error) {
 		if err != nil {
 			return filled, err
 		}
+		b.sums = sumPieces(b.buf)
 		c.finish(b, nil, c.disk != nil)
 		filled++
 		runtime.Gosched() // the rest may be here, too: who waits for a processor comes in between

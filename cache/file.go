@@ -73,6 +73,7 @@ func (f file) WriteAt([]byte, int64) (int, error) { return 0, errReadOnly }
 func (f file) Truncate(int64) error               { return errReadOnly }
 func (f file) Reserve(_, _ int64)                 {}
 func (f file) PunchHole(_, _ int64) error         { return errReadOnly }
+func (f file) ReadNoFurther() error               { return nil }
 func (f file) Sync() error                        { return errReadOnly }
 func (f file) Close() error                       { return nil }
 func (f file) Size() (int64, error)               { return f.pin.object.Size, nil }

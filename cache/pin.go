@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"iter"
 )
 
@@ -136,38 +137,54 @@ func (p *Pin) View(at, n int64, buf []byte) ([]byte, error) {
 		}
 	}
 	buf = buf[:0]
-	for piece, err := range p.Pieces(at, at+n) {
+	for part, err := range p.parts(at, at+n) {
 		if err != nil {
 			return nil, err
 		}
-		buf = append(buf, piece...)
+		if part.block.slot == nil {
+			buf = append(buf, part.block.buf[part.from:part.to]...)
+			continue
+		}
+		for piece, err := range p.onDisk(part) {
+			if err != nil {
+				return nil, err
+			}
+			buf = append(buf, piece...)
+		}
 	}
 	return buf, nil
 }
 
-// Pieces yields bytes that have come: as they lie in blocks in memory, and those of blocks on the disk by pieces that are good until the next
-// one. An error ends the sequence.
-func (p *Pin) Pieces(from, to int64) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		for part, err := range p.parts(from, to) {
+// Checksum is the CRC32C of bytes that have come. Most of those in memory were summed up as they came.
+func (p *Pin) Checksum(from, to int64) (crc uint32, err error) {
+	for part, err := range p.parts(from, to) {
+		if err != nil {
+			return 0, err
+		}
+		if part.block.slot == nil {
+			crc = part.block.updated(crc, part.from, part.to)
+			continue
+		}
+		for piece, err := range p.onDisk(part) {
 			if err != nil {
-				yield(nil, err)
+				return 0, err
+			}
+			crc = crc32.Update(crc, castagnoli, piece)
+		}
+	}
+	return crc, nil
+}
+
+// onDisk yields what a block on the disk has, by pieces that are good until the next one. An error ends the sequence.
+func (p *Pin) onDisk(part part) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for at := part.from; at < part.to; {
+			piece, err := p.look(part.block, at)
+			piece = piece[:min(int64(len(piece)), part.to-at)]
+			if !yield(piece, err) || err != nil {
 				return
 			}
-			if part.block.slot == nil {
-				if !yield(part.block.buf[part.from:part.to], nil) {
-					return
-				}
-				continue
-			}
-			for at := part.from; at < part.to; {
-				piece, err := p.look(part.block, at)
-				piece = piece[:min(int64(len(piece)), part.to-at)]
-				if !yield(piece, err) || err != nil {
-					return
-				}
-				at += int64(len(piece))
-			}
+			at += int64(len(piece))
 		}
 	}
 }

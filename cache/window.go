@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// What may be in use is counted in units, one a block that is pinned or being filled: c.inUse of them are taken, and those that
+// What may be in use is counted in units, one a block with a buffer that is pinned or being filled: c.inUse of them are taken, and those that
 // reserve has taken and attach has not spent yet. The window is never larger than there are units, so that
 //
 //	inUse + idle + ahead = count <= window,  count + main part + victims on their way there <= blocks
@@ -190,9 +190,6 @@ func (c *Cache) detachLocked(b *block) {
 // restLocked is called with a block that is no longer in use. Its unit is for the caller to release.
 func (c *Cache) restLocked(b *block) {
 	c.inUse--
-	if b.slot != nil {
-		c.detachLocked(b) // the disk keeps it
-	}
 	if b.at == detached {
 		c.count--
 		c.readLocked(b)
@@ -202,11 +199,21 @@ func (c *Cache) restLocked(b *block) {
 	b.order = c.listOf(b).PushBack(b)
 }
 
+// leaveDiskLocked lets go of a block on the disk, which nobody uses any more.
+func (c *Cache) leaveDiskLocked(b *block) {
+	c.detachLocked(b)
+	c.discardLocked(b)
+}
+
 func (c *Cache) unpin(blocks []*block) {
 	units := int64(0)
 	c.mu.Lock()
 	for _, b := range blocks {
-		if b.pins--; !b.inUse() {
+		switch b.pins--; {
+		case b.inUse():
+		case b.slot != nil:
+			c.leaveDiskLocked(b)
+		default:
 			c.restLocked(b)
 			units++
 		}

@@ -254,7 +254,7 @@ func (c *conn) flush() (reason string, err error) {
 		c.hungry = false
 		c.server.memory.leave(c)
 	}
-	if err = c.transport.write(&c.out, c.server.limits.WriteMax); err != nil {
+	if err = c.transport.write(&c.out, &c.server.limits); err != nil {
 		return c.endOf(err), err
 	}
 	if c.throttle > 0 {

@@ -27,6 +27,8 @@ type Limits struct {
 	// WriteMax is how long a client may take for an answer, on top of its size at 64 KiB a second. Clients stop reading
 	// while they process what they have, so it is no shorter than IdleMax.
 	WriteMax time.Duration
+	// HoldMax is how long a client may take nothing of an answer that lies in memory of the cache of remote data: others wait for that.
+	HoldMax time.Duration
 	// PipelinedMax is how many requests of one connection may wait for their answers at once.
 	PipelinedMax int
 }
@@ -44,6 +46,7 @@ const (
 	defaultIdle         = 10 * time.Minute
 	defaultSendBuffer   = 256 << 10 // measured: the cheapest per byte; Kafka's 100 KiB costs a fifth more
 	defaultFrame        = 30 * time.Second
+	defaultHold         = 30 * time.Second
 	defaultPipelinedMax = 16
 	slowestBytesPerSec  = 64 << 10
 )
@@ -59,6 +62,7 @@ func DefaultLimits() Limits {
 		ReceiveBufferBytes: -1,
 		FrameMax:           defaultFrame,
 		WriteMax:           defaultIdle,
+		HoldMax:            defaultHold,
 		PipelinedMax:       defaultPipelinedMax,
 	}
 }
@@ -68,7 +72,7 @@ const never = 100 * 365 * 24 * time.Hour
 
 // normal replaces what stands for no limit by values to count with.
 func (l Limits) normal() Limits {
-	for _, d := range []*time.Duration{&l.IdleMax, &l.FrameMax, &l.WriteMax} {
+	for _, d := range []*time.Duration{&l.IdleMax, &l.FrameMax, &l.WriteMax, &l.HoldMax} {
 		if *d <= 0 {
 			*d = never
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/tidemark-io/tidemark/broker/api"
 	"github.com/tidemark-io/tidemark/broker/vfs"
@@ -22,12 +23,13 @@ const (
 // outbound is the answers of one connection that are on their way to its socket, in order. Each range is released once:
 // when it was sent, or by drop.
 type outbound struct {
-	answers [][]api.Part
-	current int   // index in answers
-	part    int   // index in the current answer
-	done    int64 // bytes of the current part that are sent
-	size    int64 // bytes of all that are not sent
-	files   bool  // some of it is in files
+	answers  [][]api.Part
+	current  int   // index in answers
+	part     int   // index in the current answer
+	done     int64 // bytes of the current part that are sent
+	size     int64 // bytes of all that are not sent
+	files    bool  // some of it is in files
+	resident bool  // some of these lie in memory
 }
 
 // add puts an answer at the end.
@@ -36,8 +38,19 @@ func (o *outbound) add(parts []api.Part) {
 	for i := range parts {
 		o.size += partSize(&parts[i])
 		o.files = o.files || parts[i].Range.File != nil
+		if _, resident := parts[i].Range.File.(vfs.Resident); resident {
+			o.resident = true
+		}
 	}
 	o.settle()
+}
+
+// dueWithin is when the client must have taken something more, of what must all be out when it is due.
+func (o *outbound) dueWithin(due time.Time, hold time.Duration) time.Time {
+	if next := time.Now().Add(hold); o.resident && next.Before(due) {
+		return next
+	}
+	return due
 }
 
 func partSize(p *api.Part) int64 {

@@ -352,15 +352,36 @@ func TestSlowReaderIsEndedInTime(t *testing.T) {
 	r.allReturned()
 }
 
+// Memory of the cache is what others wait for: a client that stops reading has to let go of it, however long it may take for other answers.
+func TestMemoryOfTheCacheIsNotHeldByWhoTakesNothing(t *testing.T) {
+	const size = 16 << 20
+	var releases atomic.Int32
+	cached := pieces{text: strings.Repeat("x", size)}
+	r := start(t, func(_ time.Time, q *api.Request) api.Reply {
+		if q.Key == keyPark {
+			return respond(q, cached.text)
+		}
+		return respond(q, "", counted(cached, 0, size, &releases))
+	}, func(l *Limits) { l.HoldMax = 50 * time.Millisecond })
+	other := r.dial()
+	other.send(frame(keyPark, 1, ""))
+	c := r.dial()
+	c.send(frame(0, 1, ""))
+	eventually(t, "it is let go of", func() bool { return releases.Load() == 1 && r.metric("connections_closed_total", endSlow) == 1 })
+	other.wants(1, cached.text)
+	ok(t, other.Close())
+	r.allReturned()
+}
+
 // recorder counts the writes of a transport.
 type recorder struct {
 	transport
 	writes atomic.Int32
 }
 
-func (r *recorder) write(out *outbound, limit time.Duration) error {
+func (r *recorder) write(out *outbound, limits *Limits) error {
 	r.writes.Add(1)
-	return r.transport.write(out, limit)
+	return r.transport.write(out, limits)
 }
 
 func TestRequestsThatArriveTogetherAreAnsweredTogether(t *testing.T) {

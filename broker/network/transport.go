@@ -10,9 +10,9 @@ type transport interface {
 	// read waits for bytes and puts them into in, which takes a buffer only once there are some. It ends with an error
 	// that is os.ErrDeadlineExceeded when the read deadline passes.
 	read(in *inbound) (int, error)
-	// write sends all of out, or fails with the error of the socket or of a file. A client that takes nothing for longer
-	// than limit, and the time that the size allows, is os.ErrDeadlineExceeded.
-	write(out *outbound, limit time.Duration) error
+	// write sends all of out, or fails with the error of the socket or of a file. A client that is slower than limits.WriteMax or HoldMax
+	// allow is os.ErrDeadlineExceeded.
+	write(out *outbound, limits *Limits) error
 }
 
 // plainTransport serves any net.Conn.
@@ -38,11 +38,12 @@ func (t *plainTransport) read(in *inbound) (int, error) {
 	return n, err
 }
 
-func (t *plainTransport) write(out *outbound, limit time.Duration) error {
-	if err := t.conn.SetWriteDeadline(time.Now().Add(allowance(limit, out.size))); err != nil {
-		return err
-	}
+func (t *plainTransport) write(out *outbound, limits *Limits) error {
+	due := time.Now().Add(allowance(limits.WriteMax, out.size))
 	for out.size > 0 {
+		if err := t.conn.SetWriteDeadline(out.dueWithin(due, limits.HoldMax)); err != nil {
+			return err
+		}
 		if r := out.file(); r.File != nil {
 			b := t.memory.try(copyBytes)
 			n, err := readRange(r, b.b)

@@ -54,14 +54,14 @@ type tcpTransport struct {
 	readReady, writeReady func(fd uintptr) bool // readSome and writeSome, made once
 
 	// What the call in progress works on and comes to.
-	in    *inbound
-	out   *outbound
-	limit time.Duration
-	timed bool  // the write deadline is set
-	turn  *look // nil while it has none
-	used  int64 // bytes of the turn
-	n     int
-	err   error
+	in     *inbound
+	out    *outbound
+	limits *Limits
+	due    time.Time // when all must be out; zero before the socket was full for the first time
+	turn   *look     // nil while it has none
+	used   int64     // bytes of the turn
+	n      int
+	err    error
 }
 
 func (t *tcpTransport) read(in *inbound) (int, error) {
@@ -96,11 +96,11 @@ func (t *tcpTransport) readSome(fd uintptr) bool {
 	}
 }
 
-func (t *tcpTransport) write(out *outbound, limit time.Duration) error {
-	t.out, t.limit, t.err = out, limit, nil
+func (t *tcpTransport) write(out *outbound, limits *Limits) error {
+	t.out, t.limits, t.err = out, limits, nil
 	err := t.raw.Write(t.writeReady)
-	if t.timed {
-		t.timed = false
+	if !t.due.IsZero() {
+		t.due = time.Time{}
 		_ = t.conn.SetWriteDeadline(time.Time{}) // fails only on a closed connection, as the next call will
 	}
 	if err == nil {
@@ -143,11 +143,15 @@ func (t *tcpTransport) writeSome(fd uintptr) bool {
 	return true
 }
 
-// startTimer sets the deadline when the socket is full for the first time: most writes never get there.
+// startTimer sets the deadline when the socket is full for the first time: most writes never get there. For what lies in memory of the
+// cache it is moved on each time, since then the client has taken something.
 func (t *tcpTransport) startTimer() {
-	if !t.timed {
-		t.timed = true
-		_ = t.conn.SetWriteDeadline(time.Now().Add(allowance(t.limit, t.out.size))) // as above
+	first := t.due.IsZero()
+	if first {
+		t.due = time.Now().Add(allowance(t.limits.WriteMax, t.out.size))
+	}
+	if first || t.out.resident {
+		_ = t.conn.SetWriteDeadline(t.out.dueWithin(t.due, t.limits.HoldMax)) // as above
 	}
 }
 

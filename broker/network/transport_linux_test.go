@@ -44,16 +44,16 @@ func TestWriteDeadlineEndsWithItsAnswer(t *testing.T) {
 	transport.writeReady = func(fd uintptr) bool {
 		done := transport.writeSome(fd)
 		first.Do(func() {
-			if done || !transport.timed {
+			if done || transport.due.IsZero() {
 				t.Error("the socket was not full, or set no deadline")
 			}
 			close(full)
 		})
 		return done
 	}
-	ok(t, transport.write(&out, time.Minute))
+	ok(t, transport.write(&out, &Limits{WriteMax: time.Minute}))
 	<-read
-	if transport.timed {
+	if !transport.due.IsZero() {
 		t.Error("the deadline outlives the write")
 	}
 }

@@ -95,6 +95,8 @@ func (f *memFile) Truncate(size int64) error {
 
 func (f *memFile) Reserve(int64, int64) {}
 
+func (f *memFile) ReadNoFurther() error { return nil }
+
 func (f *memFile) PunchHole(from, to int64) error {
 	size, err := f.Size()
 	if err != nil || from >= size {

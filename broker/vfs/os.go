@@ -123,6 +123,8 @@ func (o osFile) Reserve(from, to int64) { reserve(o.f, from, to) }
 
 func (o osFile) PunchHole(from, to int64) error { return punchHole(o.f, from, to) }
 
+func (o osFile) ReadNoFurther() error { return readNoFurther(o.f) }
+
 func (o osFile) Sync() error { return spaceError(syncData(o.f)) }
 
 func (o osFile) Size() (int64, error) {

@@ -24,6 +24,10 @@ func reserve(f *os.File, from, to int64) {
 	_ = unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 }
 
+func readNoFurther(f *os.File) error {
+	return os.NewSyscallError("fadvise", unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_RANDOM))
+}
+
 func punchHole(f *os.File, from, to int64) error {
 	err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE|unix.FALLOC_FL_PUNCH_HOLE, from, to-from)
 	if err != nil {

@@ -71,6 +71,9 @@ type File interface {
 	// PunchHole makes bytes from to to zeros that take no room on the disk; the size stays. What of them sendfile has put into a socket, which
 	// refers to the pages of the file for as long as its client takes, stays what it was: a later write has other pages.
 	PunchHole(from, to int64) error
+	// ReadNoFurther says that what lies behind a read is not to be read with it, which would be into larger pages than those of a write:
+	// PunchHole zeroes the part of such a page that it is told of, and a socket may refer to it.
+	ReadNoFurther() error
 	// Sync makes contents and size durable (fdatasync). After an error nothing may be assumed of the file: never sync again.
 	Sync() error
 	// Size is the current size in bytes.

@@ -3,7 +3,6 @@ package cold
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/vfs"
@@ -203,12 +202,10 @@ func (w *walk) verify(from, to int64) error {
 	if err != nil {
 		return err
 	}
-	stored, computed := record.Batch(header).CRC(), uint32(0)
-	for piece, err := range w.pin.Pieces(from+atAttributes, to) {
-		if err != nil {
-			return err
-		}
-		computed = crc32.Update(computed, castagnoli, piece)
+	stored := record.Batch(header).CRC()
+	computed, err := w.pin.Checksum(from+atAttributes, to)
+	if err != nil {
+		return err
 	}
 	if computed != stored {
 		return w.damage(from, to, fmt.Sprintf("has a batch with checksum %08x, not %08x,", computed, stored))
