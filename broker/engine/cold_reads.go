@@ -12,27 +12,28 @@ import (
 // manifest is not known: reads wait for it, and have it read before others.
 type coldReads struct {
 	tier *tiering
-	wake time.Time // the first deadline of those that wait for manifests; zero: there are none. It belongs to whoever calls Step
+	wake time.Time // the first deadline of those that wait; zero: there are none. It belongs to whoever calls Step
 
 	mu      sync.Mutex // guards what follows; a leaf
-	waiting []coldRead // for the next Step, or for manifests
+	waiting []coldRead // for the next Step, for manifests, or for a place in LaneCold
 	out     int        // not answered yet
 }
 
 type coldRead struct {
 	needs    []wire.TopicPartition // whose manifests are to be known
-	deadline time.Time             // when it goes on without
+	deadline time.Time             // when it goes on without, or is late
+	late     func()                // answers when there was no place until the deadline; cheap
 	run      func(ctx context.Context) Completion
 }
 
 // submit has a read run as a task of LaneCold, or refuses it where too many wait already.
-func (c *coldReads) submit(needs []wire.TopicPartition, deadline time.Time, refused func(), read func(ctx context.Context)) {
+func (c *coldReads) submit(needs []wire.TopicPartition, deadline time.Time, refused, late func(), read func(ctx context.Context)) {
 	if !c.enter() {
 		refused()
 		return
 	}
 	c.mu.Lock()
-	c.waiting = append(c.waiting, coldRead{needs: needs, deadline: deadline, run: func(ctx context.Context) Completion {
+	c.waiting = append(c.waiting, coldRead{needs: needs, deadline: deadline, late: late, run: func(ctx context.Context) Completion {
 		read(ctx)
 		c.leave()
 		return nil
@@ -49,12 +50,18 @@ func (c *coldReads) step(now time.Time) {
 	c.mu.Unlock()
 	var left []coldRead
 	c.wake = time.Time{}
+	lanes := &c.tier.engine.lanes
 	for _, read := range reads {
-		if now.Before(read.deadline) && c.reading(read.needs) {
+		inTime := now.Before(read.deadline)
+		switch {
+		case inTime && (!lanes.room(LaneCold) || c.reading(read.needs)):
 			left = append(left, read)
 			c.wake = earliest(c.wake, read.deadline)
-		} else {
-			c.tier.engine.lanes.add(LaneCold, read.run)
+		case lanes.room(LaneCold):
+			lanes.add(LaneCold, read.run)
+		default:
+			read.late()
+			c.leave()
 		}
 	}
 	if len(left) > 0 {

@@ -157,3 +157,35 @@ func TestAColdFetchWaitsForItsManifest(t *testing.T) {
 		t.Errorf("without the manifest: %v after %v", (*got)[0].Code, took)
 	}
 }
+
+// Whoever has enough from the local disk does not wait for a place among the reads of the bucket, and nobody waits longer than
+// remote.fetch.max.wait.ms.
+func TestNoFetchWaitsPastItsDeadlineForAPlaceAmongColdReads(t *testing.T) {
+	r := tiered(t, "remote.log.reader.threads=1", "remote.fetch.max.wait.ms=500")
+	r.coldTopics("stuck", "cold", "other")
+	r.create("local")
+	r.produceTo("local", ledger{})
+	r.closed[LaneCold] = true
+	r.fetchOf("stuck")
+	r.turn()
+
+	mixed := r.fetchOf("local", "other")
+	if *mixed == nil || (*mixed)[0].Records.Length == 0 {
+		t.Errorf("with local records: %+v", *mixed)
+	}
+	waiting := r.fetchOf("cold")
+	r.pass(400 * time.Millisecond)
+	if *waiting != nil {
+		t.Errorf("before its deadline: %+v", *waiting)
+	}
+	r.pass(200 * time.Millisecond)
+	if *waiting == nil || (*waiting)[0].Code != wire.None || (*waiting)[0].Records.Length != 0 {
+		t.Errorf("at its deadline: %+v", *waiting)
+	}
+	r.release(LaneCold)
+	r.until("it is read", func() bool {
+		got := r.fetchOf("cold")
+		r.turn()
+		return *got != nil && (*got)[0].Records.Length > 0
+	})
+}

@@ -64,6 +64,11 @@ func (l *lanes) add(lane Lane, work func(ctx context.Context) Completion) {
 // idle tells whether a lane has nothing out and nothing waiting.
 func (l *lanes) idle(lane Lane) bool { return l.busy[lane] == 0 && len(l.waiting[lane]) == 0 }
 
+// room tells whether one more task would be out at once.
+func (l *lanes) room(lane Lane) bool {
+	return l.busy[lane]+len(l.waiting[lane]) < max(l.width[lane], 1)
+}
+
 // take removes the tasks that may start now.
 func (l *lanes) take() []Task {
 	var ready []Task

@@ -191,10 +191,15 @@ func (t *tiering) RecordStart(
 	t.worker.ReportLogStart(now, tp, offset, deadline, done)
 }
 
-// Fetch reads as a task. Where all tasks are taken, as by a store that hangs, what is in memory is read at once: without a place among
-// those who wait if the first partition has something, so that each gets its turn, and in place of a refusal in any case.
+// Fetch reads as a task. Where all tasks are taken, as by a store that hangs, what is in memory is read at once: for whoever does not wait
+// anyway, without a place among those who wait if the first partition has something, so that each gets its turn, and in place of a refusal
+// in any case.
 func (t *tiering) Fetch(now time.Time, r *replica.RemoteFetch, done func([]replica.RemoteResult)) {
 	if t.reads.crowded() {
+		if !r.Deadline.After(now) {
+			done(t.read(context.Background(), now, r)) // begins to bring in the rest
+			return
+		}
 		results := t.readCached(now, r)
 		if results[0].Records.Length > 0 {
 			done(results)
@@ -215,13 +220,14 @@ func (t *tiering) Fetch(now time.Time, r *replica.RemoteFetch, done func([]repli
 	for i := range needs {
 		needs[i] = r.Partitions[i].TopicPartition
 	}
-	t.reads.submit(needs, r.Deadline, refused, func(ctx context.Context) { done(t.read(ctx, now, r)) })
+	late := func() { done(make([]replica.RemoteResult, len(r.Partitions))) }
+	t.reads.submit(needs, r.Deadline, refused, late, func(ctx context.Context) { done(t.read(ctx, now, r)) })
 }
 
 // OffsetForTimestamp looks a time up as a task.
 func (t *tiering) OffsetForTimestamp(now time.Time, r replica.RemoteTime, done func(log.TimestampOffset, error)) {
 	refused := func() { done(log.NoTimestampOffset, wire.RequestTimedOut) }
-	t.reads.submit([]wire.TopicPartition{r.TopicPartition}, r.Deadline, refused, func(ctx context.Context) { done(t.lookUp(ctx, now, r)) })
+	t.reads.submit([]wire.TopicPartition{r.TopicPartition}, r.Deadline, refused, refused, func(ctx context.Context) { done(t.lookUp(ctx, now, r)) })
 }
 
 // close has everything uploaded and the manifests closed, within tier.shutdown.upload.ms. It tells whether that is over.
@@ -350,10 +356,13 @@ func (t *tiering) lookUp(ctx context.Context, now time.Time, r replica.RemoteTim
 	if !ok {
 		return log.NoTimestampOffset, wire.KafkaStorageError
 	}
+	var found log.TimestampOffset
+	var err error
 	if r.Timestamp == replica.MaxTimestamp {
-		return t.reader.MaxTimestamp(ctx, from, r.From, r.UpTo)
+		found, err = t.reader.MaxTimestamp(ctx, from, r.From, r.UpTo)
+	} else {
+		found, err = t.reader.OffsetForTime(ctx, from, r.Timestamp, r.From, r.UpTo)
 	}
-	found, err := t.reader.OffsetForTime(ctx, from, r.Timestamp, r.From, r.UpTo)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = wire.RequestTimedOut
 	}
