@@ -99,7 +99,7 @@ func start(ctx context.Context, settings *config.Broker, logger *slog.Logger, fr
 	b.startLoop(ctx)
 	undo = append(undo, b.endLoop)
 	b.ready.Store(b.engine)
-	registry.MustRegister(partitionCollector{b.engine}, tierCollector{b.engine}, recoveryCollector{b.engine})
+	registry.MustRegister(partitionCollector{b.engine}, tierCollector{b.engine}, cacheCollector{b.engine}, recoveryCollector{b.engine})
 	if err := b.waitServing(ctx, settings); err != nil {
 		return nil, err
 	}

@@ -179,6 +179,8 @@ func TestMetricsAreServed(t *testing.T) {
 		`tidemark_request_duration_seconds_count{api="Produce"} 1`,
 		`tidemark_request_duration_seconds_count{api="DescribeQuorum"} 0`,
 		"\ntidemark_metadata_offset ",
+		"\ntidemark_tier_cache_hits_total{level=\"memory\"} 0\n",
+		"\ngo_build_info{",
 		"\ngo_goroutines ",
 		"\nprocess_open_fds ",
 	} {

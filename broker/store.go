@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,17 +30,9 @@ type prices struct {
 	out   float64 // a byte that is read
 }
 
-// pricesOf are those of tier.price.put and tier.price.get (a request), and tier.price.gb.out (10^9 bytes). What is not set is what S3
-// charges in its cheapest regions, where reading costs nothing within the region.
+// pricesOf are those of the settings. The defaults are what S3 charges in its cheapest regions, where reading costs nothing within the region.
 func pricesOf(settings *config.Broker) prices {
-	price := func(name string, usual float64) float64 {
-		text, _ := settings.Value("tier.price." + name)
-		if v, err := strconv.ParseFloat(text, 64); err == nil {
-			return v
-		}
-		return usual
-	}
-	return prices{write: price("put", 5e-6), read: price("get", 4e-7), out: price("gb.out", 0) / 1e9}
+	return prices{write: settings.TierPricePut, read: settings.TierPriceGet, out: settings.TierPriceGBOut / 1e9}
 }
 
 // of is what a request costs. Deletes are free.

@@ -36,6 +36,42 @@ var (
 	descTierHeld    = tierDesc("held_partitions", "Partitions that wait for their manifest before they serve.")
 )
 
+var (
+	descCacheHits = tierDesc("cache_hits_total",
+		"Blocks of remote data that were there, or on their way, when they were asked for.", "level")
+	descCacheMisses  = tierDesc("cache_misses_total", "Blocks of remote data that had to be got from the store.")
+	descCacheRefused = tierDesc("cache_refused_total",
+		"Reads of remote data that found no room beside what is on its way to clients: the cache is too small for them.")
+	descCacheDamaged = tierDesc("cache_damaged_total", "Blocks of remote data that were not what they should be, and were got again.")
+	descCacheBytes   = tierDesc("cache_bytes", "Memory of the cache of remote data.")
+	descCacheInUse   = tierDesc("cache_in_use_bytes", "Memory of the cache that is being filled, or is on its way to clients.")
+	descStoreDown    = tierDesc("reads_failing", "1 while the store does not answer reads, so that they fail at once.")
+)
+
+// cacheCollector reads what the cache of remote data has done when it is scraped.
+type cacheCollector struct {
+	engine *engine.Engine
+}
+
+// Describe implements prometheus.Collector.
+func (c cacheCollector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c cacheCollector) Collect(ch chan<- prometheus.Metric) {
+	metric := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+	s := c.engine.ColdReads()
+	metric(descCacheHits, prometheus.CounterValue, float64(s.Cache.Hits), "memory")
+	metric(descCacheHits, prometheus.CounterValue, float64(s.Cache.DiskHits), "disk")
+	metric(descCacheMisses, prometheus.CounterValue, float64(s.Cache.Misses))
+	metric(descCacheRefused, prometheus.CounterValue, float64(s.Cache.Refused))
+	metric(descCacheDamaged, prometheus.CounterValue, float64(s.Cache.Damaged))
+	metric(descCacheBytes, prometheus.GaugeValue, float64(s.Cache.Bytes))
+	metric(descCacheInUse, prometheus.GaugeValue, float64(s.Cache.InUseBytes))
+	metric(descStoreDown, prometheus.GaugeValue, one(s.Down))
+}
+
 // Describe implements prometheus.Collector.
 func (c tierCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{

@@ -80,7 +80,10 @@ type Broker struct {
 	TierRecoveryOffsetGap      int64
 	TierShutdownUploadMs       int64
 	TierDeleteGraceMs          int64
-	MaxDecompressedBytes       int // of a batch: max.decompressed.message.bytes
+	TierPricePut               float64 // dollars a request: tier.price.put
+	TierPriceGet               float64 // dollars a request: tier.price.get
+	TierPriceGBOut             float64 // dollars for 10^9 bytes: tier.price.gb.out
+	MaxDecompressedBytes       int     // of a record: max.decompressed.message.bytes
 	RemoteFetchMaxWaitMs       int
 	RemoteListOffsetsTimeoutMs int // remote.list.offsets.request.timeout.ms
 	RemoteReaderThreads        int // remote.log.reader.threads

@@ -70,6 +70,11 @@ func (r *reader) long(name string) int64 {
 func (r *reader) int(name string) int   { return int(r.long(name)) }
 func (r *reader) bool(name string) bool { return r.text(name) == "true" }
 
+func (r *reader) double(name string) float64 {
+	f, _ := parseJavaDouble(r.text(name))
+	return f
+}
+
 func (r *reader) identity() {
 	r.b.NodeID = wire.BrokerID(r.long("node.id"))
 	r.b.Rack = r.text("broker.rack")
@@ -172,6 +177,9 @@ func (r *reader) tier() {
 	r.b.TierRecoveryOffsetGap = r.long("tier.recovery.offset.gap")
 	r.b.TierShutdownUploadMs = r.long("tier.shutdown.upload.ms")
 	r.b.TierDeleteGraceMs = r.long("tier.delete.grace.ms")
+	r.b.TierPricePut = r.double("tier.price.put")
+	r.b.TierPriceGet = r.double("tier.price.get")
+	r.b.TierPriceGBOut = r.double("tier.price.gb.out")
 	r.b.MaxDecompressedBytes = r.int("max.decompressed.message.bytes")
 	r.b.RemoteFetchMaxWaitMs = r.int("remote.fetch.max.wait.ms")
 	r.b.RemoteListOffsetsTimeoutMs = r.int("remote.list.offsets.request.timeout.ms")

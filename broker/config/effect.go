@@ -37,7 +37,7 @@ var effective = newSet(
 	"remote.fetch.max.wait.ms", "remote.list.offsets.request.timeout.ms", "remote.log.copy.disable",
 	"remote.log.delete.on.disable", "remote.log.reader.max.pending.tasks", "remote.log.reader.threads",
 	"remote.storage.enable", "tier.cache.bytes", "tier.cache.dir", "tier.chunk.bytes", "tier.delete.grace.ms", "tier.enable",
-	"tier.fetch.bytes.per.second", "tier.max.unsealed.ms", "tier.price.*", "tier.read.ahead.bytes",
+	"tier.fetch.bytes.per.second", "tier.max.unsealed.ms", "tier.price.gb.out", "tier.price.get", "tier.price.put", "tier.read.ahead.bytes",
 	"tier.recovery.offset.gap", "tier.shutdown.upload.ms", "tier.upload.bytes.per.second", "tier.upload.parallel",
 )
 

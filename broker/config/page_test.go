@@ -35,7 +35,7 @@ func TestEffectsAreThoseOfSettings(t *testing.T) {
 	for name := range effective {
 		_, ofBroker := Lookup(ResourceBroker, name)
 		_, ofTopic := Lookup(ResourceTopic, name)
-		if !ofBroker && !ofTopic && name != tierPrice.Name {
+		if !ofBroker && !ofTopic {
 			t.Errorf("%s has an effect and is no setting", name)
 		}
 	}
@@ -51,6 +51,16 @@ Names and defaults are those of Apache Kafka 4.4 wherever Kafka has the setting.
 Sources, from weak to strong: default, file (properties or YAML), environment (` + "`TIDEMARK_LOG_SEGMENT_BYTES` for `log.segment.bytes`" + `),
 ` + "`--set key=value`" + `, what was altered over the protocol. ` + "`tidemark broker --config FILE --print-config`" + ` prints the outcome. A name that
 nobody knows is an error that names the nearest one. ` + "`zookeeper.*`, `process.roles` and `controller.quorum.*`" + ` are refused with advice.
+
+The least that a file for a cluster of one has to say (Kafka's default is three replicas of the offsets topic: with fewer brokers there would be no
+consumer groups):
+
+    node.id=1
+    log.dirs=/var/lib/tidemark
+    store.url=s3://bucket/cluster-1?region=eu-central-1
+    listeners=PLAINTEXT://0.0.0.0:9092
+    advertised.listeners=PLAINTEXT://broker-1.example.com:9092
+    offsets.topic.replication.factor=1
 
 A setting without effect yet is accepted, shown to clients, and warned of where a file or flag sets it. Times are in milliseconds and
 sizes in bytes unless the name says otherwise. "Changes" says what takes a new value while the broker runs: nothing (*restart*),

@@ -95,13 +95,10 @@ func refusal(name string) string {
 }
 
 // brokerDefinition finds the definition behind a broker setting's name, the names with a prefix among them:
-// listener.name.<listener>.<setting>, listener.name.<listener>.<mechanism>.<setting> and tier.price.<what>.
+// listener.name.<listener>.<setting> and listener.name.<listener>.<mechanism>.<setting>.
 func brokerDefinition(name string) (*Definition, bool) {
 	if d, ok := Lookup(ResourceBroker, name); ok {
 		return d, true
-	}
-	if what, ok := strings.CutPrefix(name, "tier.price."); ok && what != "" {
-		return &tierPrice, true
 	}
 	rest, ok := strings.CutPrefix(name, "listener.name.")
 	if !ok {
@@ -114,8 +111,6 @@ func brokerDefinition(name string) (*Definition, bool) {
 	_, rest, _ = strings.Cut(rest, ".")
 	return Lookup(ResourceBroker, rest)
 }
-
-var tierPrice = own(define("tier.price.*", Double, Null, atLeast(0), ReadOnly, "A price for the cost metrics."))
 
 // identity makes node.id and its alias broker.id one.
 func (p *parser) identity() {

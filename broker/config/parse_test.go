@@ -127,7 +127,7 @@ func TestSettingsWithoutEffectAreWarnedOf(t *testing.T) {
 		{Format: Environment, Name: "environment", Pairs: []string{"TIDEMARK_SERVICE_HOST=10.0.0.1", "TIDEMARK_BOOTSTRAP=x", "TIDEMARK_TEST_S3=y"}},
 	})
 	want := []string{
-		"environment: TIDEMARK_SERVICE_HOST is not a setting and is left out (the nearest is store.url)",
+		"environment: TIDEMARK_SERVICE_HOST is not a setting and is left out (the nearest is tier.price.get)",
 		"known, but without effect in this version: listener.name.plaintext.ssl.client.auth, num.io.threads",
 	}
 	if err != nil || !slices.Equal(warnings, want) {

@@ -48,7 +48,7 @@ var logTable = []Definition{
 	define("log.roll.ms", Long, Null, anyValue, ClusterWide, "Age at which a segment is sealed."),
 	define("log.segment.bytes", Int, "1073741824", atLeast(1048576), ClusterWide, "Size at which a segment is sealed."),
 	define("log.segment.delete.delay.ms", Long, "60000", atLeast(0), ClusterWide, "How long a deleted segment's files stay on disk."),
-	define("max.decompressed.message.bytes", Int, "2147483639", between(1, 2147483639), ClusterWide, "Largest size to which one compressed batch may unpack."),
+	define("max.decompressed.message.bytes", Int, "2147483639", between(1, 2147483639), ClusterWide, "Largest size to which one record of a compressed batch may unpack."),
 	define("message.max.bytes", Int, "1048588", atLeast(0), ClusterWide, "Largest batch that the broker takes, after compression."),
 	define("min.insync.replicas", Int, "1", atLeast(1), ClusterWide, "In-sync replicas without which a write with acks=all is refused."),
 	define("num.recovery.threads.per.data.dir", Int, "2", atLeast(1), ClusterWide, "Logs of one directory that are recovered at a time, from the next start on."),

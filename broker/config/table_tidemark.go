@@ -3,8 +3,8 @@ package config
 // tidemarkTable holds the broker settings that Kafka does not have.
 var tidemarkTable = []Definition{
 	own(define("store.url", String, Null, nonEmpty, ReadOnly, "The object store: s3://, minio://, file:// or mem://.")),
-	own(define("cluster.listener", String, "0.0.0.0:9093", nonEmpty, ReadOnly, "Address for traffic between brokers.")),
-	own(define("admin.listener", String, "127.0.0.1:9644", nonEmpty, ReadOnly, "HTTP address of metrics, health, console and profiles.")),
+	own(define("cluster.listener", String, "0.0.0.0:9093", nonEmpty, ReadOnly, "Address for traffic between brokers. Nothing listens there yet.")),
+	own(define("admin.listener", String, "127.0.0.1:9644", nonEmpty, ReadOnly, "HTTP address of metrics, health and profiles.")),
 	own(define("gossip.listener", String, "0.0.0.0:7946", nonEmpty, ReadOnly, "Address of the gossip between brokers.")),
 	own(define("gossip.advertised.address", String, Null, nonEmpty, ReadOnly, "Gossip address that other brokers are told.")),
 	own(define("gossip.seeds", List, "", anyMembers, ReadOnly, "Gossip addresses of other brokers; read from the object store when empty.")),
@@ -26,6 +26,9 @@ var tidemarkTable = []Definition{
 	own(define("tier.max.unsealed.ms", Long, "300000", atLeast(1000), ClusterWide, "Age at which a segment is sealed so that its data reaches the object store.")),
 	own(define("tier.recovery.offset.gap", Long, "10000000", atLeast(0), ReadOnly, "Offsets skipped by a leader that starts from the tier.")),
 	own(define("tier.shutdown.upload.ms", Long, "30000", atLeast(0), ReadOnly, "How long a clean stop waits for its last uploads.")),
+	own(define("tier.price.put", Double, "5.0E-6", atLeast(0), ReadOnly, "Dollars for a put or a list, in the cost metrics.")),
+	own(define("tier.price.get", Double, "4.0E-7", atLeast(0), ReadOnly, "Dollars for a get or a head, in the cost metrics.")),
+	own(define("tier.price.gb.out", Double, "0.0", atLeast(0), ReadOnly, "Dollars for 10^9 bytes that are read, in the cost metrics.")),
 	own(define("tier.delete.grace.ms", Long, "604800000", atLeast(0), ReadOnly, "How long a dropped remote object stays.")),
 }
 

@@ -18,7 +18,7 @@ var topicTable = []Definition{
 	override("local.retention.bytes", Long, "-2", atLeast(-2), "log.local.retention.bytes", "Bytes of a tiered partition that stay on local disk; -2 means retention.bytes."),
 	override("local.retention.ms", Long, "-2", atLeast(-2), "log.local.retention.ms", "Age up to which segments of a tiered topic stay on local disk; -2 means retention.ms."),
 	override("max.compaction.lag.ms", Long, maxLong, atLeast(1), "log.cleaner.max.compaction.lag.ms", "Age at which a record must become fit for compaction."),
-	override("max.decompressed.message.bytes", Int, "2147483639", between(1, 2147483639), "max.decompressed.message.bytes", "Largest size to which one compressed batch may unpack."),
+	override("max.decompressed.message.bytes", Int, "2147483639", between(1, 2147483639), "max.decompressed.message.bytes", "Largest size to which one record of a compressed batch may unpack."),
 	override("max.message.bytes", Int, "1048588", atLeast(0), "message.max.bytes", "Largest batch that the topic takes, after compression."),
 	override("message.timestamp.after.max.ms", Long, "3600000", atLeast(0), "log.message.timestamp.after.max.ms", "How far a record's timestamp may lie ahead of the broker's clock."),
 	override("message.timestamp.before.max.ms", Long, maxLong, atLeast(0), "log.message.timestamp.before.max.ms", "How far a record's timestamp may lie behind the broker's clock."),

@@ -18,6 +18,7 @@ import (
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier"
+	"github.com/tidemark-io/tidemark/tier/cold"
 	"github.com/tidemark-io/tidemark/tier/object"
 )
 
@@ -120,6 +121,9 @@ func (e *Engine) Image() *metadata.Image { return e.image.Load() }
 
 // Tier does the tier's work for the partitions that this broker leads, for metrics.
 func (e *Engine) Tier() *tier.Manager { return e.tier.worker }
+
+// ColdReads counts the reads of what is in the bucket alone, and what their cache has done.
+func (e *Engine) ColdReads() cold.Stats { return e.tier.reader.Stats() }
 
 // Replicas are the partitions of this broker, for metrics.
 func (e *Engine) Replicas() *replica.Manager { return e.replicas }

@@ -134,7 +134,20 @@ func (m *member) serve(yes bool) {
 		case <-m.served:
 		default:
 			close(m.served)
+			m.warnWithoutGroups()
 		}
+	}
+}
+
+// warnWithoutGroups says why groups are refused where Kafka's default for three brokers met one.
+func (m *member) warnWithoutGroups() {
+	wanted, brokers := m.engine.config.OffsetsTopicReplicationFactor, 0
+	for range m.engine.Image().Brokers() {
+		brokers++
+	}
+	if wanted > brokers && m.engine.Image().Topic(wire.ConsumerOffsetsTopic) == nil {
+		m.engine.logger.Warn("consumer groups are refused until there are as many brokers as offsets.topic.replication.factor asks for",
+			"offsets.topic.replication.factor", wanted, "brokers", brokers)
 	}
 }
 

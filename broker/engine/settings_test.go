@@ -145,3 +145,13 @@ func TestBatchesWithoutRoomInTheCacheAreWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+func TestABrokerThatCanServeNoGroupSaysSo(t *testing.T) {
+	told := func(r *rig) bool { return strings.Contains(r.logged.String(), "consumer groups are refused") }
+	if r := serving(t); told(r) {
+		t.Errorf("with one replica: %s", r.logged.String())
+	}
+	if r := serving(t, "offsets.topic.replication.factor=3"); !told(r) {
+		t.Errorf("with three: %s", r.logged.String())
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"sync"
 	"time"
 
@@ -18,19 +17,10 @@ const (
 	downFor   = time.Second
 )
 
-// TopicStats are the gets for one topic since the start.
-type TopicStats struct {
-	Gets   int64
-	Bytes  int64
-	Errors int64
-	Time   time.Duration // from each get to the end of its body, added up
-}
-
 // Stats is what a Reader has done since it was opened, and what it is at.
 type Stats struct {
-	Topics   map[string]TopicStats
 	Cache    cache.Stats
-	Sidecars int64 // gets of segments' sidecars; they are in Topics, too
+	Sidecars int64 // gets of segments' sidecars
 	Streams  int   // sequential reads that are followed
 	Down     bool  // the store did not answer of late: reads of what is not in the cache fail at once
 }
@@ -40,24 +30,23 @@ func (r *Reader) Stats() Stats {
 	s := Stats{Cache: r.cache.Stats(), Sidecars: r.sidecars.gets.Load(), Streams: r.streams.len()}
 	r.store.mu.Lock()
 	defer r.store.mu.Unlock()
-	s.Topics, s.Down = maps.Clone(r.store.topics), r.store.downLocked()
+	s.Down = r.store.downLocked()
 	return s
 }
 
-// meter is the store, with each get counted and timed, and with failures that come at once while it is down.
+// meter is the store, with each get timed, and with failures that come at once while it is down.
 type meter struct {
 	store object.Store
 	now   func() time.Time
 
 	mu      sync.Mutex // guards what follows; a leaf
-	topics  map[string]TopicStats
-	failed  int       // gets in a row
-	retryAt time.Time // while failed >= downAfter: when the next get goes through
-	perByte float64   // seconds that a byte takes in one get, smoothed; 0: not known
+	failed  int        // gets in a row
+	retryAt time.Time  // while failed >= downAfter: when the next get goes through
+	perByte float64    // seconds that a byte takes in one get, smoothed; 0: not known
 }
 
 func newMeter(s object.Store, now func() time.Time) *meter {
-	return &meter{store: s, now: now, topics: map[string]TopicStats{}}
+	return &meter{store: s, now: now}
 }
 
 func (m *meter) downLocked() bool { return m.failed >= downAfter }
@@ -84,27 +73,19 @@ func (m *meter) get(ctx context.Context, topic, key string, r object.Range) (io.
 	}
 	o, err := m.store.Get(object.WithCause(ctx, object.Cause{Kind: object.CauseFetch, Topic: topic}), key, r)
 	if err != nil {
-		m.done(topic, start, 0, err)
+		m.done(start, 0, err)
 		return nil, err
 	}
-	return &meteredBody{body: o.Body, meter: m, topic: topic, start: start}, nil
+	return &meteredBody{body: o.Body, meter: m, start: start}, nil
 }
 
-// done counts a get. That an object is missing is an answer, too.
-func (m *meter) done(topic string, start time.Time, bytes int64, err error) {
+// done takes note of a get. That an object is missing is an answer, too.
+func (m *meter) done(start time.Time, bytes int64, err error) {
 	now := m.now()
 	took := now.Sub(start)
 	failed := err != nil && !errors.Is(err, object.ErrNotExist) && !errors.Is(err, object.ErrRange)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	t := m.topics[topic]
-	t.Gets++
-	t.Bytes += bytes
-	t.Time += took
-	if err != nil {
-		t.Errors++
-	}
-	m.topics[topic] = t
 	if !failed {
 		m.failed = 0
 	} else if !errors.Is(err, context.Canceled) {
@@ -129,11 +110,10 @@ func (m *meter) duration(bytes int64) time.Duration {
 	return time.Duration(m.perByte * float64(bytes) * float64(time.Second))
 }
 
-// meteredBody counts a get when its body is closed.
+// meteredBody takes note of a get when its body is closed.
 type meteredBody struct {
 	body  io.ReadCloser
 	meter *meter
-	topic string
 	start time.Time
 	bytes int64
 	err   error
@@ -149,7 +129,7 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 }
 
 func (b *meteredBody) Close() error {
-	b.meter.done(b.topic, b.start, b.bytes, b.err)
+	b.meter.done(b.start, b.bytes, b.err)
 	return b.body.Close()
 }
 
