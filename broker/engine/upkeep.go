@@ -24,6 +24,7 @@ type job struct {
 const (
 	retentionDelay  = 30 * time.Second // log.initial.task.delay.ms: first look after a start
 	deleteInterval  = time.Second      // how late file.delete.delay.ms may be
+	sealedInterval  = time.Second      // how long a sealed segment waits for its sync; Kafka begins at once
 	scrubInterval   = 10 * time.Second
 	scrubBytes      = 4 << 20          // a run: a gigabyte takes about 45 minutes
 	expiryInterval  = 10 * time.Minute // producer.id.expiration.check.interval.ms
@@ -42,6 +43,7 @@ func newUpkeep(e *Engine, now time.Time) upkeep {
 	add(LaneDisk, deleteInterval, deleteInterval, r.DeleteDue)
 	checkpoint := millis(c.HighWatermarkCheckpointMs)
 	add(LaneDisk, checkpoint, checkpoint, func(ctx context.Context, _ time.Time) { r.Checkpoint(ctx) })
+	add(LaneDisk, sealedInterval, sealedInterval, r.FlushSealed)
 	flush := max(millis(min(c.FlushSchedulerIntervalMs, int64(time.Hour/time.Millisecond))), time.Second)
 	add(LaneDisk, flush, flush, r.Flush)
 	add(LaneDisk, expiryInterval, expiryInterval, r.ExpireProducers)

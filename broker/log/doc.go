@@ -4,8 +4,8 @@
 // What it promises: offsets only grow; a reader sees whole batches in the order in which they were appended; after a
 // process crash nothing that Append returned is missing; after a power loss the log is a prefix of what was appended that
 // holds at least what was flushed, never a hole. StartOffset <= HighWatermark <= EndOffset, and
-// LastStableOffset <= HighWatermark. Damage that is found below the flushed part is never cut: its offsets answer
-// ErrStorage.
+// LastStableOffset <= HighWatermark. Damage that is found in what was complete once is never cut: its offsets answer
+// ErrStorage. But where nothing sound follows it in the last segment it can't be told from a torn write, and is cut.
 //
 // A tiered log (remote.storage.enable) may begin before what is here: StartOffset <= LocalStartOffset, and what lies between is in
 // the object store alone and answers ErrNotLocal. SetTiered says how far that store goes; segments go for local.retention.* below it,
@@ -13,8 +13,8 @@
 // segment for its copy.
 //
 // What it never does: it starts no goroutine, reads no clock (now comes in), calls nobody back under a lock, and has no
-// timer per partition. Somebody calls Manager.FlushDue, Checkpoint, Retain, ExpireProducers, Scrub and Sweep from time to
-// time; each works over what changed.
+// timer per partition. Somebody calls Manager.FlushSealed, FlushDue, Checkpoint, Retain, ExpireProducers, Scrub and Sweep from time
+// to time; each works over what changed.
 //
 // Files of a partition: <20-digit base offset>.log, .index, .timeindex, .txnindex, .snapshot; leader-epoch-checkpoint;
 // partition.metadata; damaged-ranges, which is ours. A file that is to go is renamed to .deleted and removed by a later

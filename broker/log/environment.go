@@ -20,6 +20,7 @@ type environment struct {
 	trash  *trash
 	dirty  *dirtyLogs
 	sealed *dirtyLogs // logs that have sealed a segment since Manager.TakeSealed
+	rolled *dirtyLogs // and since Manager.FlushSealed
 	logs   int        // of a Manager, which guards it
 	// scan is held while a segment is verified for its upload: several at a time would keep all cores busy, and let whoever wants an answer
 	// wait, and none of them would be done sooner.
@@ -47,14 +48,15 @@ func (d *disk) check() error {
 	return nil
 }
 
-// fault turns an I/O error into one for callers. A full disk is no reason to give up the directory; after anything else
-// nothing may be assumed of what was written (a failed sync above all), and the directory goes offline.
+// fault turns an I/O error into one for callers. A full disk is no reason to give up the directory, nor is a segment that was deleted
+// while somebody looked at it; after anything else nothing may be assumed of what was written (a failed sync above all), and the
+// directory goes offline.
 func (e *environment) fault(doing string, err error) error {
 	if errors.Is(err, ErrStorage) {
 		return err
 	}
 	err = fmt.Errorf("%s: %w: %w", doing, ErrStorage, err)
-	if errors.Is(err, vfs.ErrNoSpace) {
+	if errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, errGone) {
 		return err
 	}
 	if e.disk.failure.CompareAndSwap(nil, &err) {
@@ -67,9 +69,9 @@ func (e *environment) fault(doing string, err error) error {
 // two maps a segment.
 const maxOpenSegments = 16 << 10
 
-// openFiles are the segments with an open file, in the order of opening, so that unused ones can be closed.
+// openFiles are the segments with an open file, each once, in the order of opening, so that unused ones can be closed.
 type openFiles struct {
-	mu       sync.Mutex // guards segments; a leaf, nothing blocks under it
+	mu       sync.Mutex // guards segments, and what they say of being here; a leaf, nothing blocks under it
 	segments []*segment
 }
 
@@ -77,6 +79,10 @@ type openFiles struct {
 func (o *openFiles) add(s *segment) {
 	var victim *segment
 	o.mu.Lock()
+	if s.listed { // its files were closed since, as when its indexes are made anew
+		o.mu.Unlock()
+		return
+	}
 	for range len(o.segments) {
 		if len(o.segments) < maxOpenSegments {
 			break
@@ -85,10 +91,12 @@ func (o *openFiles) add(s *segment) {
 		o.segments = o.segments[1:]
 		if !oldest.takeUsed() {
 			victim = oldest
+			victim.listed = false
 			break
 		}
 		o.segments = append(o.segments, oldest)
 	}
+	s.listed = true
 	o.segments = append(o.segments, s)
 	o.mu.Unlock()
 	if victim != nil {
@@ -105,6 +113,7 @@ func (o *openFiles) sweep() {
 		if s.takeUsed() {
 			kept = append(kept, s)
 		} else {
+			s.listed = false
 			idle = append(idle, s)
 		}
 	}

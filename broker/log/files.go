@@ -92,6 +92,17 @@ func writeFile(fsys vfs.FS, name string, data []byte) error {
 	return fsys.SyncDir(path.Dir(name))
 }
 
+// syncDir makes the names of the log's files durable, and with them where its first segment begins. The caller keeps those away who change
+// that.
+func (l *Log) syncDir() error {
+	first := (*l.segments.Load())[0].base
+	if err := l.env.fs.SyncDir(l.dir); err != nil {
+		return err
+	}
+	l.firstSynced.Store(int64(first))
+	return nil
+}
+
 // syncParents makes the name of a directory durable, and the names of the directories above it: any of them may be new. It ends at
 // one that may not be read, which was there before.
 func syncParents(fsys vfs.FS, dir string) error {

@@ -71,7 +71,7 @@ func (l *Log) flushMaintained(offset wire.Offset) error {
 	l.mu.Unlock()
 	err := l.sync(segments, end, snapshots)
 	if err == nil && newFiles {
-		err = l.env.fs.SyncDir(l.dir)
+		err = l.syncDir()
 	}
 	if err == nil && newDir {
 		err = errors.Join(syncFile(l.env.fs, path.Join(l.dir, partitionFile)), l.env.fs.SyncDir(path.Dir(l.dir)))

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -354,4 +355,37 @@ func FuzzIndexFile(f *testing.F) {
 			checkLookups(t, mustOpen(t, o))
 		}
 	})
+}
+
+// A map does not grow: a segment rolls when its indexes have the size that they could have when it was made.
+func TestASegmentKeepsTheSizeOfItsIndexes(t *testing.T) {
+	cfg := testConfig()
+	cfg.IndexIntervalBytes, cfg.SegmentIndexBytes = 1, 12*offsetEntrySize
+	l := mustOpen(t, options(vfs.NewMem(), cfg))
+	appendBatches(t, l, 3)
+	cfg.SegmentIndexBytes = 64 << 10
+	l.UpdateConfig(cfg)
+	appendBatches(t, l, 40)
+	if s := l.Segments(); len(s) != 2 || s[0].Next > 13 {
+		t.Errorf("segments %+v", s)
+	}
+	checkLookups(t, l)
+}
+
+// The limit is that of one record, as for Produce.
+func TestLookUpsInABatchThatUnfoldsToMoreThanOneRecordMay(t *testing.T) {
+	cfg := testConfig()
+	cfg.MaxDecompressedBytes = 1000
+	l := mustOpen(t, options(vfs.NewMem(), cfg))
+	appendBatch(t, l, batch(20, 1, 100, func(w *record.Builder) { w.Compression.Codec = record.Gzip }))
+	if got, err := l.OffsetForTimestamp(6, 20); err != nil || got.Offset != 5 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	l.UpdateHighWatermark(20)
+	if err := l.AdvanceStart(7); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := l.OffsetOfMaxTimestamp(20); err != nil || got.Offset != 19 {
+		t.Errorf("%+v, %v", got, err)
+	}
 }

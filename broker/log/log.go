@@ -76,6 +76,7 @@ type Log struct {
 	moved         bool // its directory has another name: no file of it may be written; also under maintenance
 
 	sealNoted atomic.Bool // it is among env.sealed
+	rollNoted atomic.Bool // it is among env.rolled
 
 	// Published to readers without a lock. segments are sorted, never empty, and replaced as a whole; the last one is active.
 	segments      atomic.Pointer[[]*segment]
@@ -86,6 +87,7 @@ type Log struct {
 	recoveryPoint atomic.Int64
 	tieredEnd     atomic.Int64
 	startSaved    atomic.Int64 // what the checkpoint of log starts says; NoOffset where it does not name the log
+	firstSynced   atomic.Int64 // base of the first segment, as the directory was synced; NoOffset while that is not known
 	epochs        atomic.Pointer[epochCache]
 }
 

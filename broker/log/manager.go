@@ -49,6 +49,7 @@ type Manager struct {
 	trash  *trash
 	dirty  *dirtyLogs
 	sealed *dirtyLogs
+	rolled *dirtyLogs
 
 	changing sync.Mutex // held over Create, Delete and MarkStray; the highest rank
 	mu       sync.RWMutex
@@ -291,6 +292,17 @@ func (m *Manager) FlushDue(now time.Time) {
 		}
 		if !l.flushDone() {
 			m.dirty.add(l)
+		}
+	}
+}
+
+// FlushSealed finishes and flushes what was sealed since the last call, so that neither a recovery nor what a power loss takes is longer
+// than a segment, whatever flush.ms says. On a full disk it stays due, and FlushDue says why.
+func (m *Manager) FlushSealed() {
+	for _, l := range m.rolled.take() {
+		l.rollNoted.Store(false)
+		if err := l.flushTo(l.active().base); err != nil && l.env.disk.check() == nil {
+			l.noteRoll()
 		}
 	}
 }

@@ -35,6 +35,10 @@ func (m *Manager) Checkpoint() error {
 func (m *Manager) checkpointDir(d *logDir) error {
 	d.writing.Lock()
 	defer d.writing.Unlock()
+	return m.checkpointDirLocked(d)
+}
+
+func (m *Manager) checkpointDirLocked(d *logDir) error {
 	departed := m.takeDeparted(d)
 	var failed error
 	for i, flag := range d.env.disk.flags() {
@@ -88,17 +92,23 @@ func (m *Manager) takeDeparted(d *logDir) []wire.TopicPartition {
 // and a power loss must not bring the former directory back beside the new one.
 func (m *Manager) settleDeparted(tp wire.TopicPartition) error {
 	for _, d := range m.dirs {
-		m.mu.RLock()
-		_, departed := d.departed[tp]
-		m.mu.RUnlock()
-		if !departed || d.env.disk.check() != nil {
-			continue
-		}
-		if err := m.checkpointDir(d); err != nil {
+		if err := m.settleDepartedFrom(d, tp); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (m *Manager) settleDepartedFrom(d *logDir, tp wire.TopicPartition) error {
+	d.writing.Lock() // whoever writes the checkpoints has taken what departed, and may not be done
+	defer d.writing.Unlock()
+	m.mu.RLock()
+	_, departed := d.departed[tp]
+	m.mu.RUnlock()
+	if !departed || d.env.disk.check() != nil {
+		return nil
+	}
+	return m.checkpointDirLocked(d)
 }
 
 // writeCheckpoint writes one of a directory's checkpoints.
@@ -119,8 +129,8 @@ func (m *Manager) writeCheckpointLocked(d *logDir, name string) error {
 		case highWatermarkFile:
 			offsets[l.tp] = l.HighWatermark()
 		case logStartFile:
-			// Where the first segment says it, the file need not. That of a tiered log does not say it.
-			if start := l.StartOffset(); l.tiered() || start != (*l.segments.Load())[0].base {
+			// Where the first segment says it, durably, the file need not, nor that nothing is below. That of a tiered log does not say it.
+			if start := l.StartOffset(); l.tiered() || int64(start) != l.firstSynced.Load() && start > 0 {
 				offsets[l.tp] = start
 			} else {
 				l.startSaved.Store(int64(wire.NoOffset))

@@ -39,7 +39,7 @@ func OpenManager(now time.Time, o ManagerOptions) (*Manager, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	m := &Manager{
-		o: o, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, sealed: &dirtyLogs{},
+		o: o, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, sealed: &dirtyLogs{}, rolled: &dirtyLogs{},
 		logs: map[wire.TopicPartition]*Log{}, unopened: map[wire.TopicPartition]found{},
 	}
 	err := m.openDirs()
@@ -71,7 +71,7 @@ func (m *Manager) openDirs() error {
 		d := &logDir{path: path.Clean(p), clean: -1, departed: map[wire.TopicPartition]struct{}{}}
 		d.env = &environment{
 			fs: m.o.FS, logger: m.o.Logger.With("log_dir", d.path), disk: &disk{}, files: m.files, trash: m.trash, dirty: m.dirty, sealed: m.sealed,
-			rest: m.o.Rest,
+			rolled: m.rolled, rest: m.o.Rest,
 		}
 		d.env.saveRecoveryPoints = func() error { return m.writeCheckpoint(d, recoveryPointFile) }
 		d.env.saveStarts = func() error { return m.writeCheckpoint(d, logStartFile) }
@@ -185,9 +185,9 @@ func (m *Manager) loadLogs(now time.Time) error {
 				where[f.tp] = len(all)
 				all = append(all, f)
 			case m.isShell(f.o.Dir):
-				m.trash.add(f.o.Dir, now)
+				m.clearAway(f)
 			case m.isShell(all[i].o.Dir):
-				m.trash.add(all[i].o.Dir, now)
+				m.clearAway(all[i])
 				all[i] = f
 			default:
 				stays, goes, err := m.choose(all[i], f)
@@ -248,6 +248,13 @@ func (m *Manager) isShell(dir string) bool {
 		}
 	}
 	return true
+}
+
+// clearAway removes such a directory, at once: by the next Sweep a log may have its name.
+func (m *Manager) clearAway(shell found) {
+	if err := m.o.FS.RemoveAll(shell.o.Dir); err != nil {
+		_ = shell.d.env.fault("remove an empty partition directory", err)
+	}
 }
 
 // choose tells which of two directories of one partition is that of the topic which has its name now, by their partition.metadata.

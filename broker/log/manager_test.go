@@ -354,3 +354,34 @@ func TestManagerScrubGoesRound(t *testing.T) {
 		t.Errorf("damage was found in step %d", steps)
 	}
 }
+
+// What was sealed is flushed soon, whatever flush.ms says: no recovery reads more than a segment, and what is not flushed is not kept.
+func TestSealedSegmentsAreFlushed(t *testing.T) {
+	mem := vfs.NewMem()
+	fault := vfs.NewFault(mem)
+	o := managerOptions(fault, "/d1")
+	m := mustManage(t, o)
+	l := createWith(t, m, partition(0), smallSegments())
+	appendBatches(t, l, 10)
+	fault.SetRules(vfs.Rule{Op: vfs.OpCreate, Path: "*" + snapshotSuffix + temporarySuffix, Err: vfs.ErrNoSpace, Times: 1})
+	if m.FlushSealed(); l.RecoveryPoint() != 0 || l.Err() != nil {
+		t.Errorf("on a full disk: recovery point %d, %v", l.RecoveryPoint(), l.Err())
+	}
+	var synced []string
+	fault.SetRules(vfs.Rule{Op: vfs.OpSync, Path: "*" + logSuffix, Hook: func(c vfs.Call) { synced = append(synced, path.Base(c.Path)) }})
+	for range 2 {
+		m.FlushSealed()
+	}
+	if want := []string{fileName(0, logSuffix), fileName(4, logSuffix)}; !slices.Equal(synced, want) || l.RecoveryPoint() != 8 || len(l.snapshots) > 0 {
+		t.Errorf("synced %v, recovery point %d, %d snapshots wait", synced, l.RecoveryPoint(), len(l.snapshots))
+	}
+	// What a recovery has read is flushed, too, or the next one reads it again.
+	appendBatches(t, l, 4)
+	o.FS = mem.ProcessCrashClone()
+	o.DefaultConfig = func(string) config.Topic { return smallSegments() }
+	m = mustManage(t, o)
+	l, _ = m.Get(partition(0))
+	if m.FlushSealed(); l.RecoveryPoint() != 12 {
+		t.Errorf("after a crash: recovery point %d", l.RecoveryPoint())
+	}
+}

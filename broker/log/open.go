@@ -26,13 +26,15 @@ func Open(now time.Time, o Options) (*Log, error) {
 			logger = slog.New(slog.DiscardHandler)
 		}
 		l.env = &environment{
-			fs: o.FS, logger: logger, disk: &disk{}, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, sealed: &dirtyLogs{}, rest: o.Rest,
+			fs: o.FS, logger: logger, disk: &disk{}, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, sealed: &dirtyLogs{},
+			rolled: &dirtyLogs{}, rest: o.Rest,
 		}
 	}
 	l.config.Store(&o.Config)
 	l.firstUnstable.Store(int64(wire.NoOffset))
 	l.tieredEnd.Store(int64(wire.NoOffset))
 	l.startSaved.Store(int64(o.LogStart))
+	l.firstSynced.Store(int64(wire.NoOffset))
 	l.startUnsaved()
 	l.setEpochsLocked(nil)
 	if err := l.load(now, o); err != nil {
@@ -43,6 +45,9 @@ func Open(now time.Time, o Options) (*Log, error) {
 	}
 	if l.dirty {
 		l.env.dirty.add(l)
+	}
+	if len(l.snapshots) > 0 {
+		l.noteRoll()
 	}
 	return l, nil
 }
@@ -110,7 +115,7 @@ func (l *Log) load(now time.Time, o Options) error {
 func (l *Log) beginAt(now time.Time, segments []*segment, offset wire.Offset) error {
 	err := l.startAnew(now, segments, beginning{at: offset, start: offset})
 	if err == nil && offset > 0 {
-		err = errors.Join(l.env.fs.SyncDir(l.dir), l.env.fs.SyncDir(path.Dir(l.dir)))
+		err = errors.Join(l.syncDir(), l.env.fs.SyncDir(path.Dir(l.dir)))
 	}
 	return err
 }
@@ -133,10 +138,14 @@ func (l *Log) publishLoaded(now time.Time, segments []*segment, end, point wire.
 	l.segments.Store(&segments)
 	l.end.set(end, active.base, active.size.Load())
 	l.start.Store(int64(start))
+	if !l.newFiles || o.LogStart == wire.NoOffset { // else the checkpoint may know better than what a power loss leaves
+		l.firstSynced.Store(int64(segments[0].base))
+	}
 	l.recoveryPoint.Store(int64(point))
 	l.setEpochsLocked(l.epochs.Load().truncateEnd(end).truncateStart(start))
 	hw := max(min(o.HighWatermark, end), start, segments[0].base) // what is in the object store alone was replicated
 	l.watermark.Store(int64(hw))
+	l.producers.replicated(hw)
 	l.publishUnstableLocked()
 	if end > point || len(l.snapshots) > 0 {
 		l.dirty = true

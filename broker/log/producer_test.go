@@ -2,6 +2,7 @@ package log
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -357,5 +358,41 @@ func TestRoomIsMadeForAQuarterOfTheProducers(t *testing.T) {
 		if s.entries[id] == nil {
 			t.Errorf("producer %d, which wrote later or has a transaction, is forgotten", id)
 		}
+	}
+}
+
+// The transaction index of a topic that is deleted while somebody fetches is missing, and nothing is wrong with the disk.
+func TestAbortedTransactionsOfATopicThatIsDeletedMeanwhile(t *testing.T) {
+	mem := vfs.NewMem()
+	l := uploadable(t, mem)
+	if err := l.Close(testTime); err != nil {
+		t.Fatal(err)
+	}
+	l = mustOpen(t, crashed(mem, l.Config(), StopClean, l.EndOffset()))
+	if err := l.moveAway(testDir + "-delete"); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := l.AbortedTransactions(0, l.EndOffset()); !errors.Is(err, ErrStorage) || l.Err() != nil {
+		t.Errorf("%+v, %v; the directory: %v", list, err, l.Err())
+	}
+}
+
+// A transaction that has ended, and whose end is replicated, holds up nobody after the log was read again.
+func TestAReplayedTransactionThatHasEndedIsStable(t *testing.T) {
+	mem := vfs.NewMem()
+	l := mustOpen(t, options(mem, testConfig()))
+	appendBatch(t, l, batch(1, 1, 10, from(1, 0, 0), transactional))
+	if _, err := l.AppendAsLeader(testTime, record.NewEndTxnMarker(1, 0, 1, record.EndTxnMarker{Type: record.Commit}), 1, Coordinator); err != nil {
+		t.Fatal(err)
+	}
+	appendBatch(t, l, batch(1, 1, 10))
+	l.UpdateHighWatermark(2)
+	o := crashed(mem.ProcessCrashClone(), testConfig(), StopProcessCrash, 0)
+	o.HighWatermark = 2
+	if again := mustOpen(t, o); again.LastStableOffset() != 2 {
+		t.Errorf("after a crash: last stable offset %d", again.LastStableOffset())
+	}
+	if _, err := l.TruncateTo(testTime, 2); err != nil || l.LastStableOffset() != 2 {
+		t.Errorf("after a cut: last stable offset %d, %v", l.LastStableOffset(), err)
 	}
 }

@@ -110,6 +110,11 @@ func (s *segment) read(r ReadRequest, upTo wire.Offset, size int64, next wire.Of
 }
 
 func (s *segment) find(h *handle, r ReadRequest, upTo wire.Offset, size int64, next wire.Offset) (ReadResult, error) {
+	for _, d := range s.damages() {
+		if d.First <= r.From && r.From < d.Next {
+			return ReadResult{}, fmt.Errorf("%w: offsets %d to %d are damaged", ErrStorage, d.First, d.Next-1)
+		}
+	}
 	var buf [record.HeaderSize]byte
 	first, from, err := s.seek(h, r.From, size, &buf)
 	if err != nil {
@@ -125,9 +130,6 @@ func (s *segment) find(h *handle, r ReadRequest, upTo wire.Offset, size int64, n
 		}
 	}
 	for _, d := range s.damages() {
-		if d.First <= r.From && r.From < d.Next {
-			return ReadResult{}, fmt.Errorf("%w: offsets %d to %d are damaged", ErrStorage, d.First, d.Next-1)
-		}
 		if d.Position >= from {
 			size = min(size, d.Position)
 		}

@@ -3,6 +3,7 @@ package log
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"runtime"
 	"testing"
 
@@ -310,5 +311,72 @@ func TestReadersBesideTheAppender(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Whoever has found a segment and not looked into its index yet, as after a restart, finds that it was deleted, and makes no file of it.
+func TestAFirstLookUpInASegmentThatWasDeleted(t *testing.T) {
+	for what, remove := range map[string]func(*Log) error{
+		"with its topic": func(l *Log) error { return l.moveAway(testDir + "-delete") },
+		"by retention": func(l *Log) error {
+			l.UpdateHighWatermark(l.EndOffset())
+			err := l.AdvanceStart(4)
+			_, failed := l.Retain(testTime)
+			return errors.Join(err, failed)
+		},
+	} {
+		mem := vfs.NewMem()
+		l := mustOpen(t, options(mem, smallSegments()))
+		appendBatches(t, l, 10)
+		if err := l.Close(testTime); err != nil {
+			t.Fatal(err)
+		}
+		l = mustOpen(t, crashed(mem, smallSegments(), StopClean, 10))
+		s := (*l.segments.Load())[0]
+		h, err := s.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := remove(l); err != nil {
+			t.Fatal(err)
+		}
+		var buf [record.HeaderSize]byte
+		if _, _, err := s.seek(h, 2, s.size.Load(), &buf); !errors.Is(err, errGone) {
+			t.Errorf("%s: %v", what, err)
+		}
+		h.drop()
+		if l.Err() != nil {
+			t.Errorf("%s: the directory is offline: %v", what, l.Err())
+		}
+		if _, err := mem.Stat(segmentFile(0, offsetSuffix)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: its index: %v", what, err)
+		}
+	}
+}
+
+func TestAnOpenSegmentIsListedOnce(t *testing.T) {
+	l := mustOpen(t, options(vfs.NewMem(), testConfig()))
+	appendBatches(t, l, 1)
+	s := l.active()
+	for range 3 { // as when its indexes are made anew
+		s.closeFiles()
+		h, err := s.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.drop()
+	}
+	if n := len(l.env.files.segments); n != 1 {
+		t.Errorf("listed %d times", n)
+	}
+	if l.env.files.sweep(); s.files.Load() == nil {
+		t.Error("closed while it is in use")
+	}
+	l.env.files.sweep()
+	if n := len(l.env.files.segments); n != 0 || s.files.Load() != nil {
+		t.Errorf("not in use: listed %d times", n)
+	}
+	if appendBatches(t, l, 1); len(l.env.files.segments) != 1 {
+		t.Error("in use again, and not listed")
 	}
 }

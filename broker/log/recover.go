@@ -14,9 +14,10 @@ import (
 // recovery brings a log into order after an unclean stop: it verifies every batch from the segment of the recovery point on,
 // cuts what is torn, marks what is damaged, and makes indexes, epochs and producer state anew.
 //
-// What is cut: in the last segment a batch that the file's end cuts short, and an unsound one that no sound one follows. After a
-// power loss also everything above the recovery point from the first unsound batch on, in any segment, or from a gap between two
-// of them: the log must be a prefix. Damage elsewhere happened to data that was complete once: it is marked and never cut.
+// What is cut: in the last segment a batch that the file's end cuts short, and an unsound one that no sound one follows, flushed or not, as
+// in Kafka: a disk that has forgotten what it was told to keep leaves the same. After a power loss also everything above the recovery
+// point from the first unsound batch on, in any segment, or from a gap between two of them: the log must be a prefix. Damage elsewhere
+// happened to data that was complete once: it is marked and never cut.
 type recovery struct {
 	l        *Log
 	now      time.Time
@@ -234,7 +235,7 @@ func (l *Log) rebuildAborted(s *segment) ([]AbortedTransaction, error) {
 	l.env.logger.Warn("transaction index is rebuilt", "dir", l.dir, "offset", int64(s.base))
 	l.maintenance.Lock()
 	defer l.maintenance.Unlock()
-	if l.moved {
+	if s.isGone() {
 		return nil, errGone
 	}
 	segments := *l.segments.Load()

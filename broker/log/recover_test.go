@@ -75,9 +75,11 @@ func TestFlippedTailIsCut(t *testing.T) {
 		flipped := bytes.Clone(whole)
 		flipped[at] ^= 0x10
 		writeAll(t, clone, segmentFile(0, logSuffix), flipped)
-		l := mustOpen(t, crashed(clone, testConfig(), StopProcessCrash, 0))
-		if l.EndOffset() != 4 {
-			t.Errorf("byte %d of the last batch flipped: end %d", at-start, l.EndOffset())
+		for _, point := range []wire.Offset{0, 6} { // flushed or not
+			l := mustOpen(t, crashed(clone.ProcessCrashClone(), testConfig(), StopProcessCrash, point))
+			if l.EndOffset() != 4 {
+				t.Errorf("byte %d of the last batch flipped, flushed up to %d: end %d", at-start, point, l.EndOffset())
+			}
 		}
 	}
 }
@@ -90,42 +92,44 @@ func TestDamageInSealedSegmentIsMarkedNeverCut(t *testing.T) { // FM-25
 	size := len(whole) / 10
 	name := segmentFile(4, logSuffix)
 	sealed := readAll(t, mem, name)
-	for field, at := range map[string]int{"base offset": 0, "length": 9, "magic": 16, "crc": 17, "attributes": 22, "delta": 26, "count": 60, "value": 200} {
-		clone := mem.ProcessCrashClone()
-		damaged := bytes.Clone(sealed)
-		damaged[2*size+at] ^= 0x7f // the batch at offset 6
-		writeAll(t, clone, name, damaged)
-		for _, stop := range []Stop{StopProcessCrash, StopClean} {
-			l := mustOpen(t, crashed(clone, smallSegments(), stop, 0))
-			if stop == StopClean {
-				for done := false; !done; {
-					var err error
-					if _, done, err = l.Scrub(100); err != nil {
-						t.Fatal(err)
+	for _, lost := range []wire.Offset{6, 7} { // the third and the last batch
+		for field, at := range map[string]int{"base offset": 0, "length": 9, "magic": 16, "crc": 17, "attributes": 22, "delta": 26, "count": 60, "value": 200} {
+			clone := mem.ProcessCrashClone()
+			damaged := bytes.Clone(sealed)
+			damaged[int(lost-4)*size+at] ^= 0x7f
+			writeAll(t, clone, name, damaged)
+			for _, stop := range []Stop{StopProcessCrash, StopClean} {
+				l := mustOpen(t, crashed(clone, smallSegments(), stop, 0))
+				if stop == StopClean {
+					for done := false; !done; {
+						var err error
+						if _, done, err = l.Scrub(100); err != nil {
+							t.Fatal(err)
+						}
 					}
 				}
+				checkDamaged(t, field, l, lost, whole, size)
+				if err := l.Close(testTime); err != nil {
+					t.Fatal(err)
+				}
+				if info, err := clone.Stat(name); err != nil || info.Size != int64(len(sealed)) {
+					t.Fatalf("%s: sealed segment has %d of %d bytes", field, info.Size, len(sealed))
+				}
+				checkDamaged(t, field+" after a restart", mustOpen(t, crashed(clone, smallSegments(), StopClean, 0)), lost, whole, size)
 			}
-			checkDamaged(t, field, l, whole, size)
-			if err := l.Close(testTime); err != nil {
-				t.Fatal(err)
-			}
-			if info, err := clone.Stat(name); err != nil || info.Size != int64(len(sealed)) {
-				t.Fatalf("%s: sealed segment has %d of %d bytes", field, info.Size, len(sealed))
-			}
-			checkDamaged(t, field+" after a restart", mustOpen(t, crashed(clone, smallSegments(), StopClean, 0)), whole, size)
 		}
 	}
 }
 
-// checkDamaged verifies that offset 6 answers ErrStorage and all others their batch.
-func checkDamaged(t *testing.T, what string, l *Log, whole []byte, size int) {
+// checkDamaged verifies that the lost offset answers ErrStorage and all others their batch.
+func checkDamaged(t *testing.T, what string, l *Log, lost wire.Offset, whole []byte, size int) {
 	t.Helper()
 	if l.EndOffset() != 10 {
 		t.Fatalf("%s: end %d", what, l.EndOffset())
 	}
 	for at := range wire.Offset(10) {
 		got, err := l.ReadBatches(at, at+1, make([]byte, 0, 4096))
-		if at == 6 {
+		if at == lost {
 			if !errors.Is(err, ErrStorage) {
 				t.Fatalf("%s: damaged offset reads %d bytes, %v", what, len(got), err)
 			}
@@ -147,7 +151,7 @@ func TestDamageBelowTheRecoveryPointOfTheActiveSegmentIsMarked(t *testing.T) {
 	damaged[6*size+100]++
 	name := segmentFile(0, logSuffix)
 	writeAll(t, mem, name, damaged)
-	checkDamaged(t, "flushed", mustOpen(t, crashed(mem.ProcessCrashClone(), testConfig(), StopPowerLoss, 8)), whole, size)
+	checkDamaged(t, "flushed", mustOpen(t, crashed(mem.ProcessCrashClone(), testConfig(), StopPowerLoss, 8)), 6, whole, size)
 	l = mustOpen(t, crashed(mem.ProcessCrashClone(), testConfig(), StopPowerLoss, 5))
 	if l.EndOffset() != 6 {
 		t.Errorf("not flushed: end %d", l.EndOffset())

@@ -3,11 +3,13 @@ package log
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/record"
+	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
@@ -52,10 +54,10 @@ func (l *Log) Retain(now time.Time) (int, error) {
 	}
 	if all {
 		sealed, err := l.rollAt(now, end)
-		if err != nil {
+		if err != nil && !errors.Is(err, vfs.ErrNoSpace) {
 			return 0, err
 		}
-		if !sealed { // nobody has looked at what was appended meanwhile
+		if !sealed || err != nil { // nobody has looked at what was appended meanwhile, or there is no room for a new one
 			count--
 		}
 	}
@@ -63,7 +65,11 @@ func (l *Log) Retain(now time.Time) (int, error) {
 		return 0, nil
 	}
 	// What is left, the newest producer snapshot above all, must be on disk before they go.
-	if err := l.flushMaintained(l.EndOffset()); err != nil {
+	err = l.flushMaintained(l.EndOffset())
+	if errors.Is(err, vfs.ErrNoSpace) {
+		count, err = l.flushWithoutRoom(count, err)
+	}
+	if err != nil {
 		return 0, err
 	}
 	if cfg.RemoteStorageEnable {
@@ -82,18 +88,40 @@ func (l *Log) Retain(now time.Time) (int, error) {
 			l.relink(gone[i:])
 			return i, l.env.fault("delete segment", err)
 		}
+		l.snapshotFiles = slices.DeleteFunc(l.snapshotFiles, func(at wire.Offset) bool { return at == s.base })
 	}
 	// From here on the first segment says where the log starts, and no checkpoint does: it must not come back.
-	if err := l.env.fs.SyncDir(l.dir); err != nil {
+	if err := l.syncDir(); err != nil {
 		return 0, l.env.fault("delete segment", err)
 	}
-	l.snapshotFiles = slices.DeleteFunc(l.snapshotFiles, func(at wire.Offset) bool { return hasBase(gone, at) })
 	if !cfg.RemoteStorageEnable {
 		if err := l.forgetRemote(); err != nil {
 			return len(gone), l.env.fault("note that the log begins here", err)
 		}
 	}
 	return len(gone), nil
+}
+
+// flushWithoutRoom is for a disk so full that a flush can't write what it writes anew: it would stay so. It makes the data durable, and says
+// how many of the count oldest segments may go: those up to a producer snapshot that is there, from which a recovery goes on. If there
+// are none, it returns why the flush failed.
+func (l *Log) flushWithoutRoom(count int, full error) (int, error) {
+	segments := *l.segments.Load()
+	for count > 0 && !slices.Contains(l.snapshotFiles, segments[count].base) {
+		count--
+	}
+	if count == 0 {
+		return 0, full
+	}
+	for _, s := range segments[count:] {
+		if err := s.sync(false); err != nil {
+			return 0, l.env.fault("flush", err)
+		}
+	}
+	if err := l.syncDir(); err != nil {
+		return 0, l.env.fault("flush", err)
+	}
+	return count, nil
 }
 
 // unlinkOldest publishes the log without its count oldest segments; raise tells whether it starts behind them.
@@ -162,5 +190,8 @@ func (s *segment) latest() (int64, error) {
 		return largest, err
 	}
 	info, err := s.env.fs.Stat(s.path(logSuffix))
+	if errors.Is(err, fs.ErrNotExist) && s.isGone() {
+		err = errGone
+	}
 	return info.ModTime, err
 }

@@ -260,3 +260,60 @@ func TestRetentionSparesWhatIsAppendedWhileItLooks(t *testing.T) {
 		t.Errorf("%d batches are left, want 2", len(batches(contents(t, l))))
 	}
 }
+
+// Retention makes room on a full disk, where nothing can be written anew, but spares what a recovery needs to begin from.
+func TestRetentionOnAFullDisk(t *testing.T) {
+	for name, c := range map[string]struct {
+		retained int64 // segments
+		full     vfs.Rule
+		appended bool // to the active segment, too
+		start    wire.Offset
+	}{
+		"no room for a snapshot":     {retained: 3, full: vfs.Rule{Op: vfs.OpCreate, Path: "*" + snapshotSuffix + temporarySuffix}, start: 2},
+		"nor for the newest segment": {retained: 0, full: vfs.Rule{Op: vfs.OpCreate, Path: "*" + snapshotSuffix + temporarySuffix}, start: 4},
+		"no room for anything":       {retained: 0, full: vfs.Rule{Op: vfs.OpCreate}, appended: true, start: 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			fault := vfs.NewFault(mem)
+			cfg := testConfig()
+			l := mustOpen(t, options(fault, cfg))
+			sealed := func(i int32) {
+				t.Helper()
+				appendBatch(t, l, batch(1, 1, 100, from(7, 0, i)))
+				if err := l.Roll(testTime); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range int32(4) {
+				sealed(i)
+			}
+			if err := errors.Join(l.Flush(), mem.SyncDir("/")); err != nil { // a manager does the latter
+				t.Fatal(err)
+			}
+			sealed(4)
+			if c.appended {
+				appendBatch(t, l, batch(1, 1, 100, from(7, 0, 5)))
+			}
+			end := l.EndOffset()
+			l.UpdateHighWatermark(end)
+			cfg.RetentionBytes = c.retained * (*l.segments.Load())[0].size.Load()
+			l.UpdateConfig(cfg)
+			c.full.Err = vfs.ErrNoSpace
+			fault.SetRules(c.full)
+			if n, err := l.Retain(testTime); n != int(c.start) || err != nil || l.StartOffset() != c.start {
+				t.Fatalf("%d segments went, start %d, %v", n, l.StartOffset(), err)
+			}
+			for name, disk := range crashes(mem) {
+				stop := StopPowerLoss
+				if name == "process crash" {
+					stop = StopProcessCrash
+				}
+				again := mustOpen(t, crashed(disk, cfg, stop, l.RecoveryPoint()))
+				if p := again.Producers(); again.StartOffset() != c.start || again.EndOffset() != end || len(p) != 1 || p[0].LastSequence != int32(end-1) {
+					t.Errorf("%s: from %d to %d, producers %+v", name, again.StartOffset(), again.EndOffset(), p)
+				}
+			}
+		})
+	}
+}

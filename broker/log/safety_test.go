@@ -132,6 +132,37 @@ func TestACheckpointWaitsForTheOneUnderWay(t *testing.T) {
 	}
 }
 
+// Nor does a partition that is made anew while the checkpoint is written that no longer names the former one.
+func TestAPartitionMadeAnewWaitsForTheCheckpointUnderWay(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem())
+	m := mustManage(t, managerOptions(fault, "/d1"))
+	l := create(t, m, partition(0))
+	appendBatch(t, l, batch(10, 1, 10))
+	l.UpdateHighWatermark(10)
+	if err := errors.Join(l.AdvanceStart(9), m.Checkpoint(), m.Delete(testTime, partition(0))); err != nil {
+		t.Fatal(err)
+	}
+	found := make(chan string, 1)
+	fault.SetRules(vfs.Rule{Op: vfs.OpRename, Path: "/d1/" + recoveryPointFile + "*", Times: 1, Hook: func(vfs.Call) {
+		go func() {
+			_, err := m.Create(testTime, partition(0), wire.TopicID{8}, testConfig())
+			content, _ := readFile(fault, "/d1/"+logStartFile)
+			found <- fmt.Sprintf("%s%v", content, err)
+		}()
+		select {
+		case early := <-found:
+			found <- early
+		case <-time.After(10 * time.Millisecond): // long enough for one who does not wait
+		}
+	}})
+	if err := m.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-found; got != "0\n0\n<nil>" {
+		t.Errorf("it is there while the checkpoint says %q", got)
+	}
+}
+
 // FM-32: once its segment is gone, the checkpoint no longer names the log start. A power loss must not bring the segment back.
 func TestDeletedRecordsDoNotComeBackWithTheirSegment(t *testing.T) {
 	mem := vfs.NewMem()
@@ -158,6 +189,41 @@ func TestDeletedRecordsDoNotComeBackWithTheirSegment(t *testing.T) {
 		o.FS = clone
 		if l, ok := mustManage(t, o).Get(partition(0)); !ok || l.StartOffset() != 3 {
 			t.Errorf("%s: start %d", name, l.StartOffset())
+		}
+	}
+}
+
+// Nor while it goes: until the directory says so, durably, another partition's DeleteRecords must not write a checkpoint without it.
+func TestDeletedRecordsDoNotComeBackWhileTheirSegmentGoes(t *testing.T) {
+	for op, file := range map[vfs.Op]string{vfs.OpRename: "/d1/a-b-0/*" + logSuffix, vfs.OpSyncDir: "/d1/a-b-0"} {
+		mem := vfs.NewMem()
+		fault := vfs.NewFault(mem)
+		o := managerOptions(fault, "/d1")
+		m := mustManage(t, o)
+		l := create(t, m, partition(0))
+		appendBatch(t, l, batch(3, 1, 10))
+		l.UpdateHighWatermark(3)
+		if err := errors.Join(l.AdvanceStart(3), m.Checkpoint(), l.Roll(testTime), l.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		var disks map[string]*vfs.Mem
+		fault.SetRules(vfs.Rule{Op: op, Path: file, Times: 1, Hook: func(vfs.Call) {
+			markChanged(&l.env.disk.startChanged) // by that partition
+			if err := m.Checkpoint(); err != nil {
+				t.Error(err)
+			}
+			disks = crashes(mem)
+		}})
+		if n, err := l.Retain(testTime); n != 1 || err != nil {
+			t.Fatalf("%d segments went: %v", n, err)
+		}
+		if disks == nil {
+			t.Fatal("no crash")
+		}
+		for name, disk := range disks {
+			if l := startOf(t, disk, o, partition(0)); l.StartOffset() != 3 {
+				t.Errorf("%s before the %s: start %d", name, op, l.StartOffset())
+			}
 		}
 	}
 }
@@ -208,7 +274,7 @@ func TestAProcessCrashCutsNothingBehindDamage(t *testing.T) {
 	damaged := append(bytes.Clone(whole), whole[:size/2]...) // a write that was torn
 	damaged[6*size+100]++
 	writeAll(t, mem, segmentFile(0, logSuffix), damaged)
-	checkDamaged(t, "process crash", mustOpen(t, crashed(mem, testConfig(), StopProcessCrash, 0)), whole, size)
+	checkDamaged(t, "process crash", mustOpen(t, crashed(mem, testConfig(), StopProcessCrash, 0)), 6, whole, size)
 }
 
 // FM-73: a producer snapshot may know batches that the log has lost. A retry of one of them must be appended.

@@ -29,8 +29,9 @@ type segment struct {
 	env  *environment
 	dir  string
 	base wire.Offset
-	// config is the log's, for the sizes and the interval of the indexes.
-	config *atomic.Pointer[config.Topic]
+	// config is the log's, for the interval of the indexes.
+	config     *atomic.Pointer[config.Topic]
+	indexBytes int // how large an index may grow: what it was when the segment was made, since a map does not grow
 
 	sealed  atomic.Bool  // nothing is appended any more
 	size    atomic.Int64 // bytes of whole batches in the file
@@ -41,6 +42,8 @@ type segment struct {
 
 	files atomic.Pointer[handle]
 	used  atomic.Bool // since the last sweep of openFiles
+
+	listed bool // among openFiles, which guards it
 
 	// mu guards opening files and maps, the check and rebuild of indexes, and the fields below. Rank: below Log.mu.
 	mu      sync.Mutex
@@ -62,7 +65,10 @@ type segment struct {
 
 // newSegment is a segment without content.
 func newSegment(env *environment, cfg *atomic.Pointer[config.Topic], dir string, base wire.Offset, now time.Time) *segment {
-	s := &segment{env: env, config: cfg, dir: dir, base: base, created: now, firstTime: unknownTime, sparse: newSparse(base)}
+	s := &segment{
+		env: env, config: cfg, indexBytes: cfg.Load().SegmentIndexBytes,
+		dir: dir, base: base, created: now, firstTime: unknownTime, sparse: newSparse(base),
+	}
 	s.offsets.width, s.times.width = offsetEntrySize, timeEntrySize
 	s.maxTime.Store(record.NoTimestamp)
 	return s
@@ -155,8 +161,7 @@ func (s *segment) trim(h *handle) error {
 
 // full tells whether an index has no room for another entry; the time index keeps one for the end of the segment.
 func (s *segment) full() bool {
-	indexBytes := s.config.Load().SegmentIndexBytes
-	return s.offsets.entries() >= int64(indexBytes/offsetEntrySize) || s.times.entries() >= int64(indexBytes/timeEntrySize)-1
+	return s.offsets.entries() >= int64(s.indexBytes/offsetEntrySize) || s.times.entries() >= int64(s.indexBytes/timeEntrySize)-1
 }
 
 // handle is an open segment. It lives until its last user has let go; the segment itself is one.

@@ -40,7 +40,7 @@ func (s *segment) mappedLocked(h *handle, which int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := f.Map(max(int64(s.config.Load().SegmentIndexBytes), size))
+	m, err := f.Map(max(int64(s.indexBytes), size))
 	if err != nil {
 		return nil, err
 	}
@@ -64,6 +64,9 @@ func (s *segment) ready(h *handle) error {
 	defer s.mu.Unlock()
 	if s.offsets.disk.Load() != unknownEntries {
 		return nil
+	}
+	if s.gone {
+		return errGone // its files have other names, and none may be made
 	}
 	_, err := s.checkLocked(h)
 	if errors.Is(err, errIndex) {

@@ -44,7 +44,7 @@ func (l *Log) TruncateTo(now time.Time, offset wire.Offset) (bool, error) {
 	err = l.truncateLocked(now, c)
 	l.mu.Unlock()
 	if err == nil {
-		err = l.env.fs.SyncDir(l.dir)
+		err = l.syncDir()
 	}
 	if err != nil {
 		return true, l.env.fault("truncate", err)
@@ -180,6 +180,7 @@ func (l *Log) forgetLocked(now time.Time, segments []*segment, end wire.Offset) 
 	if err := l.replay(now, segments, max(from, segments[0].base), end); err != nil {
 		return err
 	}
+	l.producers.replicated(l.HighWatermark())
 	l.publishUnstableLocked()
 	return nil
 }
@@ -206,7 +207,7 @@ func (l *Log) restartMaintained(now time.Time, b beginning) error {
 	l.publishUnstableLocked()
 	l.mu.Unlock()
 	if err == nil {
-		err = l.env.fs.SyncDir(l.dir)
+		err = l.syncDir()
 	}
 	if err != nil {
 		return l.env.fault("start the log anew", err)

@@ -54,6 +54,9 @@ func (s *segment) readAbortedLocked() error {
 	if !s.txnFile {
 		return nil
 	}
+	if s.gone {
+		return errGone
+	}
 	data, err := readFile(s.env.fs, s.path(txnSuffix))
 	if err != nil {
 		return err

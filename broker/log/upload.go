@@ -59,6 +59,9 @@ func (l *Log) SealedSegments(from wire.Offset) ([]SealedSegment, error) {
 func (l *Log) UnsealedSince(now time.Time) (since time.Time, ok bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.closed {
+		return time.Time{}, false, errClosed
+	}
 	segments := *l.segments.Load()
 	s := segments[len(segments)-1]
 	if s.size.Load() == 0 {

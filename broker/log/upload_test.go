@@ -165,7 +165,6 @@ func TestSegmentsAreVerifiedForTheirUploadOneAtATime(t *testing.T) {
 	}
 }
 
-// BO-095: a damaged index is made anew for the bucket.
 // What nobody waits for, a verification before an upload or by the scrub, lets others have the processor now and then; a recovery does not.
 func TestWhatNobodyWaitsForRests(t *testing.T) {
 	rests := 0
@@ -198,6 +197,7 @@ func TestWhatNobodyWaitsForRests(t *testing.T) {
 	}
 }
 
+// BO-095: a damaged index is made anew for the bucket.
 func TestUploadOfASegmentWithDamagedIndexes(t *testing.T) {
 	mem := vfs.NewMem()
 	l := uploadable(t, mem)
@@ -240,7 +240,6 @@ func TestUploadOfASegmentWithDamagedIndexes(t *testing.T) {
 	}
 }
 
-// BO-095: damaged data holds the upload back, now and after a restart, and is never cut.
 // A topic may be deleted while a segment of it is verified for its upload: there is nothing to upload then, and nothing wrong with the disk.
 func TestAnUploadOfATopicThatIsDeletedMeanwhile(t *testing.T) {
 	for _, tt := range []struct {
@@ -282,6 +281,31 @@ func TestAnUploadOfATopicThatIsDeletedMeanwhile(t *testing.T) {
 	}
 }
 
+// Nor while it is looked at for the first time after a restart, which reads the disk.
+func TestALookAtALogThatIsDeletedMeanwhile(t *testing.T) {
+	mem := vfs.NewMem()
+	l := mustOpen(t, options(mem, testConfig()))
+	for range 2 { // without timestamps: the files' times count
+		if err := l.Roll(testTime); err != nil {
+			t.Fatal(err)
+		}
+		appendBatch(t, l, batch(1, -1, 10))
+	}
+	l = mustOpen(t, crashed(mem.ProcessCrashClone(), testConfig(), StopProcessCrash, 0))
+	if err := l.moveAway(testDir + "-delete"); err != nil {
+		t.Fatal(err)
+	}
+	if since, ok, err := l.UnsealedSince(testTime); ok || !errors.Is(err, errClosed) {
+		t.Errorf("the active segment: since %v, %t, %v", since, ok, err)
+	}
+	if sealed, err := l.SealedSegments(0); len(sealed) > 0 || err != nil {
+		t.Errorf("the sealed ones: %+v, %v", sealed, err)
+	}
+	if l.Err() != nil {
+		t.Errorf("the directory is offline: %v", l.Err())
+	}
+}
+
 // The same holds for a partition whose log and manifest are just made one history.
 func TestADeletedLogDoesNotBeginAnew(t *testing.T) {
 	l := uploadable(t, vfs.NewMem())
@@ -320,6 +344,7 @@ func (w writer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// BO-095: damaged data holds the upload back, now and after a restart, and is never cut.
 func TestUploadOfADamagedSegmentIsHeldBack(t *testing.T) {
 	mem := vfs.NewMem()
 	l := uploadable(t, mem)

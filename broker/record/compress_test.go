@@ -263,6 +263,29 @@ func TestTimesAreThoseOfTheRecords(t *testing.T) {
 	}
 }
 
+// The limit is that of one record of a compressed batch, as for Validate: what it has let in can be looked up.
+func TestTimesGoByTheSizeOfARecord(t *testing.T) {
+	for name, c := range map[string]struct {
+		b        Batch
+		limit    int
+		tooLarge bool
+	}{
+		"record at the limit":            {zeros(Gzip, 991), 1000, false},
+		"record above the limit":         {zeros(Gzip, 992), 1000, true},
+		"several records above it":       {build(Snappy, numbered(50)), 50, false},
+		"plain record above it":          {zeros(None, 2000), 1000, false},
+		"several plain records above it": {build(None, numbered(50)), 50, false},
+	} {
+		var failed error
+		for _, err := range Times(c.b, c.limit) {
+			failed = err
+		}
+		if errors.Is(failed, ErrTooLarge) != c.tooLarge || !c.tooLarge && failed != nil {
+			t.Errorf("%s: %v", name, failed)
+		}
+	}
+}
+
 func TestTimesOfDamagedRecords(t *testing.T) {
 	for name, b := range map[string]Batch{
 		"no record":       withBody(None, "", 1),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"math"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -78,16 +79,23 @@ type Time struct {
 }
 
 // Times is Records for those who want no more than offsets and timestamps: keys and values pass by, so that a body which unfolds
-// to a gigabyte takes no more memory than one of a kilobyte. What the loop does must not take long, nor unfold another batch.
+// to a gigabyte takes no more memory than one of a kilobyte. As for Validate the limit is that of one record of a compressed batch. What
+// the loop does must not take long, nor unfold another batch.
 func Times(b Batch, limit int) iter.Seq2[Time, error] {
 	return func(yield func(Time, error) bool) {
+		if b.Codec() == None {
+			limit = math.MaxInt32
+		}
 		w := takeWorkspace()
 		defer w.release()
 		stopped := false
 		err := w.unfold(b.Codec(), b.body(), func(r io.Reader) error {
-			s := stream{from: r, window: w.window[:], left: limit}
+			s := stream{from: r, window: w.window[:], left: max(maxUnfolded, len(b.body()))}
 			for range b.Count() {
 				size, ok := s.varint()
+				if ok && int(size) > limit {
+					return ErrTooLarge
+				}
 				var g glance
 				if ok && size >= 0 {
 					g, ok = s.record(int(size))

@@ -12,7 +12,10 @@ import (
 // offset, never above the high watermark, never of topics that are compacted only.
 func (m *Manager) Retain(_ context.Context, now time.Time) { m.logs.Retain(now) }
 
-// Flush syncs logs that flush.ms or flush.messages want synced, and finishes sealed segments
+// FlushSealed finishes and syncs the segments that were sealed since the last call.
+func (m *Manager) FlushSealed(context.Context, time.Time) { m.logs.FlushSealed() }
+
+// Flush syncs logs that flush.ms or flush.messages want synced, and what FlushSealed could not
 // (log.flush.scheduler.interval.ms).
 func (m *Manager) Flush(_ context.Context, now time.Time) { m.logs.FlushDue(now) }
 

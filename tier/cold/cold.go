@@ -33,7 +33,7 @@ type Options struct {
 type Config struct {
 	ReadAheadBytes       int64 // tier.read.ahead.bytes: most bytes ahead of one reader
 	BytesPerSecond       int64 // tier.fetch.bytes.per.second
-	MaxDecompressedBytes int   // of one batch, in look-ups by time
+	MaxDecompressedBytes int   // of one record of a compressed batch, in look-ups by time
 }
 
 // Manifest is what a Reader asks of a partition's manifest; *manifest.Manifest has it.
