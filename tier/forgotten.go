@@ -12,6 +12,17 @@ import (
 	"github.com/tidemark-io/tidemark/tier/sidecar"
 )
 
+// nothingForgotten is an error where what a sweep would take may be all that there is of a range: neither the manifest nor the log has it.
+// Where nothing is copied any more, no plan notices.
+func (p *partition) nothingForgotten(ctx context.Context) error {
+	local := p.Log.LocalStartOffset() // first: what retention takes from here meanwhile, it takes as the log start has moved
+	from := max(p.m.State().End, p.Log.StartOffset())
+	if local <= from {
+		return nil
+	}
+	return p.forgotten(ctx, from, local)
+}
+
 // forgotten is an error where the bucket has objects of a range that the manifest says nothing of: it was lost or rolled back, and can be
 // made anew of them. The next entries would make them orphans.
 func (p *partition) forgotten(ctx context.Context, from, to wire.Offset) error {

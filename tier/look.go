@@ -57,8 +57,9 @@ func (p *partition) look(ctx context.Context, now time.Time, confirmed, closing 
 			return out
 		}
 	}
+	// Before the stop nobody can say so: a record may be appended before this job is back.
 	s := p.m.State()
-	out.whole = p.closed(s) && s.End == p.Log.EndOffset()
+	out.whole = closing && p.closed(s) && s.End == p.Log.EndOffset()
 	return out
 }
 
@@ -101,7 +102,7 @@ func (p *partition) do(ctx context.Context, now time.Time, tasks []plan.Task) (c
 			}
 			continue
 		}
-		if failed != nil {
+		if failed != nil && t.Kind != plan.RecordLost { // without it the copy behind it can't be made
 			continue
 		}
 		p.logger.Debug("tier", "task", taskNames[t.Kind], "offset", t.Offset, "why", t.Why)

@@ -78,6 +78,11 @@ func (p *partition) settle(ctx context.Context, now time.Time, release *Release)
 		release.Restarted = true
 		return p.restart(ctx, now)
 	}
+	if p.Start != StartHere { // what the log may lack has to show in the manifest
+		if err := complete(ctx, p.o.Store, p.m); err != nil {
+			return err
+		}
+	}
 	s := p.m.State()
 	common := s.CommonEnd(p.lineage(), p.Log.EndOffset())
 	switch {

@@ -34,7 +34,7 @@ var (
 
 // final tells whether an error ends what this leadership does: going on could hide a lost commit.
 func final(err error) bool {
-	return errors.Is(err, errFenced) || errors.Is(err, errHistory) || errors.Is(err, chain.ErrHalt)
+	return errors.Is(err, errFenced) || errors.Is(err, errHistory) || errors.Is(err, errForgotten) || errors.Is(err, chain.ErrHalt)
 }
 
 // complete takes a job back.

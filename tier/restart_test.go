@@ -162,3 +162,25 @@ func TestSafety21AnotherHistoryIsLeftAlone(t *testing.T) {
 		t.Errorf("%d records are left here; the manifest is at %+v, was at %+v", len(got), r.state("orders").Position, before)
 	}
 }
+
+// A topic may be deleted before its first look after a start, which does what there is to do here also when it was cancelled, as one is
+// that a store holds up.
+func TestATopicThatIsDeletedBeforeItsFirstLook(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(3)
+	r.crash(log.StopProcessCrash)
+	r.lead(StartHere)
+	jobs := r.m.Due(r.now)
+	if len(jobs) != 1 {
+		t.Fatalf("%d jobs", len(jobs))
+	}
+	r.m.Resign(tpOf("orders"))
+	if err := r.logs.Delete(r.now, tpOf("orders")); err != nil {
+		t.Fatal(err)
+	}
+	jobs[0].Run(t.Context())(r.now)
+	if offline := r.logs.Offline(); len(offline) > 0 {
+		t.Errorf("offline: %v", offline)
+	}
+}

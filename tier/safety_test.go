@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -393,6 +394,57 @@ func TestSafety29ACleanStopClosesAllWhole(t *testing.T) {
 	r.pass(5 * time.Second)
 	if over, whole := r.m.Closed(r.now); !over || !whole || puts != 0 {
 		t.Errorf("over %v, whole %v with %d puts", over, whole, puts)
+	}
+}
+
+// uploadsDeniedStore lets nobody list or end unfinished uploads.
+type uploadsDeniedStore struct{ object.Store }
+
+func (uploadsDeniedStore) SweepUploads(context.Context, string, time.Time) (int, error) {
+	return 0, object.ErrDenied
+}
+
+func TestSafety28ATopicGoesWithoutTheRightToEndUploads(t *testing.T) {
+	r := newRig(t)
+	r.store = uploadsDeniedStore{r.store}
+	r.crash(log.StopProcessCrash)
+	r.lead(StartHere)
+	r.produce(20)
+	r.settle()
+	for range 2 {
+		if more, err := r.m.DeleteTopic(t.Context(), "orders", testTopicID); more || err != nil {
+			t.Errorf("more %v, %v", more, err)
+		}
+	}
+	if left := r.objects(); left > 0 || r.stats("orders").Err != nil {
+		t.Errorf("%d objects are left, %v", left, r.stats("orders").Err)
+	}
+}
+
+// What the last stop has closed says nothing of a record that was appended after somebody looked.
+func TestSafety29ALookFromBeforeTheStopClosesNothing(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	r.produce(9)
+	r.m.Close(r.now, r.now.Add(30*time.Second))
+	r.pass(5 * time.Second)
+	r.crash(log.StopClean)
+	r.lead(StartHere)
+	var looks []Completion
+	for _, job := range r.m.Due(r.now) {
+		looks = append(looks, job.Run(t.Context()))
+	}
+	r.produce(1)
+	r.m.Close(r.now, r.now.Add(30*time.Second))
+	for _, completion := range looks {
+		completion(r.now)
+	}
+	if over, whole := r.m.Closed(r.now); len(looks) != 1 || over || whole {
+		t.Errorf("over %v, whole %v after %d looks, with a record that is not in the bucket", over, whole, len(looks))
+	}
+	r.pass(5 * time.Second)
+	if over, whole := r.m.Closed(r.now); !over || !whole || r.state("orders").End != 10 {
+		t.Errorf("over %v, whole %v, the bucket ends at %d", over, whole, r.state("orders").End)
 	}
 }
 

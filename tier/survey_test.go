@@ -27,12 +27,7 @@ func TestARecoveryDoesNotGiveUpWhatAManifestHasForgotten(t *testing.T) {
 			if _, err := r.survey(); err != nil {
 				t.Fatal(err)
 			}
-			prefix := manifest.Prefix("orders", testTopicID, 0) + "/"
-			for info := range r.bucket.List(t.Context(), prefix+"manifest/", prefix+kept) {
-				if err := r.bucket.Delete(t.Context(), info.Key); err != nil {
-					t.Fatal(err)
-				}
-			}
+			r.forget(kept)
 			if _, err := r.survey(); !errors.Is(err, errForgotten) {
 				t.Errorf("it goes on: %v", err)
 			}

@@ -128,6 +128,9 @@ func (p *partition) sweep(ctx context.Context, now time.Time) error {
 	if p.fencedBy(p.m.State()) { // Orphans has read to the tail
 		return p.fenced(p.m.State())
 	}
+	if err := p.nothingForgotten(ctx); err != nil {
+		return err
+	}
 	grace, storeNow := p.o.Config().DeleteGrace, now.Add(skew.Ahead)
 	p.swept, p.sweepAt = true, time.Time{}
 	for _, o := range orphans {
@@ -163,14 +166,23 @@ func (p *partition) abortUploads(ctx context.Context) error {
 	if p.fencedBy(s) {
 		return p.fenced(s)
 	}
-	_, err = object.SweepUploads(ctx, p.o.Store, p.prefix+"/", anyTime)
-	if err != nil && !errors.Is(err, object.ErrDenied) {
-		return fmt.Errorf("sweep unfinished uploads: %w", err)
-	}
-	if err != nil {
-		p.logger.Warn("unfinished uploads are left in the bucket, as this broker may not list or end them", "err", err)
+	if err := sweepUploads(ctx, p.o, p.prefix); err != nil {
+		return err
 	}
 	p.unfinished = false
+	return nil
+}
+
+// sweepUploads leaves them where this broker may not list or end them: nothing else waits for that right.
+func sweepUploads(ctx context.Context, o *Options, prefix string) error {
+	_, err := object.SweepUploads(ctx, o.Store, prefix+"/", anyTime)
+	if errors.Is(err, object.ErrDenied) {
+		o.Logger.Warn("unfinished uploads are left in the bucket, as this broker may not list or end them", "prefix", prefix, "err", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("sweep unfinished uploads: %w", err)
+	}
 	return nil
 }
 
@@ -185,9 +197,9 @@ const topicDeletes = 1000
 // partition of the topic; what such a straggler adds is found by another call after the grace (safety rule 28).
 func (m *Manager) DeleteTopic(ctx context.Context, topic string, id wire.TopicID) (more bool, err error) {
 	ctx = object.WithCause(ctx, object.Cause{Kind: object.CauseSweep, Topic: topic})
-	prefix := manifest.TopicPrefix(topic, id) + "/"
+	prefix := manifest.TopicPrefix(topic, id)
 	var keys []string
-	for info, err := range m.o.Store.List(ctx, prefix, "") {
+	for info, err := range m.o.Store.List(ctx, prefix+"/", "") {
 		if err != nil {
 			return false, fmt.Errorf("delete topic %s: %w", topic, err)
 		}
@@ -204,7 +216,7 @@ func (m *Manager) DeleteTopic(ctx context.Context, topic string, id wire.TopicID
 		}
 	}
 	if !more {
-		if _, err := object.SweepUploads(ctx, m.o.Store, prefix, anyTime); err != nil {
+		if err := sweepUploads(ctx, &m.o, prefix); err != nil {
 			return false, fmt.Errorf("delete topic %s: %w", topic, err)
 		}
 	}

@@ -91,19 +91,20 @@ func (p *partition) putObjects(ctx context.Context, s *manifest.Segment, data, a
 	return p.putObject(ctx, p.key(s.Name, manifest.AuxObject), aux)
 }
 
-// putObject stores an object and sees that it is whole: what a proxy on the way has cut must not be named.
+// putObject stores an object and sees that it is whole: what a proxy on the way has cut must not be named. A put whose answer got lost has
+// succeeded if it is, since nobody else uses its key: a server that takes long to join the parts must not get them again and again.
 func (p *partition) putObject(ctx context.Context, key string, body object.Body) error {
-	if _, err := p.o.Store.Put(ctx, key, body, object.Condition{}); err != nil {
-		return err
-	}
+	_, failed := p.o.Store.Put(ctx, key, body, object.Condition{})
 	info, err := p.o.Store.Head(ctx, key)
-	if err != nil {
+	switch {
+	case err == nil && info.Size == body.Size():
+		return nil
+	case failed != nil:
+		return failed
+	case err != nil:
 		return err
 	}
-	if info.Size != body.Size() {
-		return fmt.Errorf("%w: %s has %d bytes, not %d", errObject, key, info.Size, body.Size())
-	}
-	return nil
+	return fmt.Errorf("%w: %s has %d bytes, not %d", errObject, key, info.Size, body.Size())
 }
 
 // givenUpMax bounds the attempts of one leadership that are cleaned up by itself; the next leader's sweep finds the others.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 )
 
 func TestASegmentIsSentFromItsFileAndThatIsASignOfLife(t *testing.T) {
@@ -24,4 +25,24 @@ func TestASegmentIsSentFromItsFileAndThatIsASignOfLife(t *testing.T) {
 	if p.steps.Load() == 0 {
 		t.Error("the watchdog is not told")
 	}
+}
+
+// A server that takes longer to join the parts than anybody waits for has them all the same: they are not sent again.
+func TestASegmentIsSentOnceThoughTheAnswerIsLost(t *testing.T) {
+	r := newRig(t)
+	r.lead(StartHere)
+	puts := 0
+	r.faults = func(c faultstore.Call) faultstore.Fault {
+		if isData(c) {
+			puts++
+			return faultstore.LoseAnswer
+		}
+		return faultstore.None
+	}
+	r.produce(40)
+	r.settle()
+	if s := r.stats("orders"); s.BehindSegments > 0 || s.Err != nil || puts != r.state("orders").Segments {
+		t.Errorf("%d puts for %d segments; %+v", puts, r.state("orders").Segments, s)
+	}
+	r.check()
 }

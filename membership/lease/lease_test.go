@@ -1,12 +1,16 @@
 package lease
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tidemark-io/tidemark/tier/object"
+	storeguard "github.com/tidemark-io/tidemark/tier/object/guard"
+	"github.com/tidemark-io/tidemark/tier/object/memstore"
 )
 
 // fresh is a candidate that has found no lease, and the write by which it tries to get it.
@@ -148,6 +152,40 @@ func TestAnAnswerThatComesTooLateCountsForNothing(t *testing.T) {
 	if epoch, ok := l.Holds(at(5100)); ok {
 		t.Errorf("holds epoch %d", epoch)
 	}
+}
+
+// hangingStore leaves the next put without an answer.
+type hangingStore struct {
+	object.Store
+	hang bool
+}
+
+func (s *hangingStore) Put(ctx context.Context, key string, body object.Body, cond object.Condition) (object.Token, error) {
+	if s.hang {
+		s.hang = false
+		<-ctx.Done()
+		return "", object.ErrUnavailable
+	}
+	return s.Store.Put(ctx, key, body, cond)
+}
+
+// TestOneConnectionThatHangsDoesNotCostTheLease: the renewal is sent again before it lapses.
+func TestOneConnectionThatHangsDoesNotCostTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &hangingStore{Store: memstore.New(nil)}
+		g := storeguard.New(s, storeguard.Options{})
+		ctx := object.WithCause(t.Context(), object.Cause{Kind: object.CauseLease})
+		l, a := fresh(t)
+		l.Step(at(0), Do(ctx, g, a))
+		until := l.ValidUntil()
+		a = l.Step(at(1000), Tick{})
+		sent := time.Now()
+		s.hang = true
+		done := Do(ctx, g, a)
+		if l.Step(at(1000).Add(time.Since(sent)), done); !l.ValidUntil().After(until) {
+			t.Errorf("renewed after %v, valid until %v", time.Since(sent), l.ValidUntil())
+		}
+	})
 }
 
 // TestFM08EachLapseDoublesThePause: a store whose answers come after the ttl.

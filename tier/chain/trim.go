@@ -47,7 +47,8 @@ func (c *Chain) trim(ctx context.Context, now time.Time, retention time.Duration
 			boundary = max(boundary, o.number)
 		}
 	}
-	next, err := c.nextBoundary(ctx, snapshots, boundary, now.Add(-retention))
+	skew, _ := object.SkewOf(c.at.store, now) // known: it has just answered
+	next, err := c.nextBoundary(ctx, snapshots, boundary, now.Add(skew.Ahead-retention))
 	if err != nil {
 		return boundary, err
 	}

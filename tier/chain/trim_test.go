@@ -326,3 +326,32 @@ func TestSafety04BoundaryBeforeDelete(t *testing.T) {
 		}
 	}
 }
+
+// datedStore has a clock of its own.
+type datedStore struct {
+	object.Store
+	ahead time.Duration
+}
+
+func (s datedStore) Skew() (object.Skew, bool) { return object.Skew{Ahead: s.ahead}, true }
+
+func TestSafety04TheRetentionGoesByTheStoresClock(t *testing.T) {
+	const fast = 48 * time.Hour // our clock
+	b := newBench(t)
+	w, _ := b.open(datedStore{b.store, -fast}, 1)
+	b.grow(w, 12)
+	trim := func() int64 {
+		boundary, err := w.Trim(t.Context(), b.now.Add(fast), MinRetention, freshLedger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return boundary
+	}
+	if got := trim(); got != 0 {
+		t.Errorf("boundary %d, of what was stored just now", got)
+	}
+	b.now = b.now.Add(MinRetention + time.Second)
+	if got := trim(); got == 0 {
+		t.Error("no boundary after the retention")
+	}
+}

@@ -139,7 +139,7 @@ func (c *client) List(ctx context.Context, prefix, after string) iter.Seq2[objec
 				return
 			}
 			if in.ContinuationToken = out.NextContinuationToken; in.ContinuationToken == nil {
-				yield(object.Info{}, errors.New("a page that is not the last does not say where the next one begins"))
+				yield(object.Info{}, bucket.ErrNoNext)
 				return
 			}
 		}
@@ -207,7 +207,10 @@ func (c *client) Uploads(ctx context.Context, prefix string) iter.Seq2[bucket.Up
 			if !aws.ToBool(out.IsTruncated) {
 				return
 			}
-			in.KeyMarker, in.UploadIdMarker = out.NextKeyMarker, out.NextUploadIdMarker
+			if in.KeyMarker, in.UploadIdMarker = out.NextKeyMarker, out.NextUploadIdMarker; aws.ToString(in.KeyMarker) == "" {
+				yield(bucket.Upload{}, bucket.ErrNoNext)
+				return
+			}
 		}
 	}
 }

@@ -146,15 +146,18 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return err
 }
 
+// ErrNoNext: the end of such a list would never come.
+var ErrNoNext = errors.New("a page that is not the last does not say where the next one begins")
+
 // errOrder: without an order nobody can tell where a list goes on.
 var errOrder = errors.New("the store lists keys out of order")
 
 // List implements object.Store. Keys that are no object's of Tidemark are left out.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[object.Info, error] {
+	if after != "" {
+		after = s.folder + after
+	}
 	return func(yield func(object.Info, error) bool) {
-		if after != "" {
-			after = s.folder + after
-		}
 		last := ""
 		for info, err := range s.client.List(ctx, s.folder+prefix, after) {
 			if err == nil && info.Key <= last {

@@ -49,8 +49,9 @@ func Connect(caFile string) (*Connections, error) {
 		DialContext:         dialer.DialContext,
 		TLSClientConfig:     config,
 		TLSHandshakeTimeout: 5 * time.Second,
-		// An answer that does not even begin: package guard has shorter deadlines, commands have none.
-		ResponseHeaderTimeout: time.Minute,
+		// An answer that does not even begin: package guard has shorter deadlines, commands have none. The longest is for completing
+		// an upload, of 128 parts for a segment of 2 GiB, where a server may say nothing before it is done.
+		ResponseHeaderTimeout: 3 * time.Minute,
 		ExpectContinueTimeout: time.Second,
 		// Idle connections are closed before load balancers and S3 do so by themselves.
 		IdleConnTimeout:     15 * time.Second,

@@ -3,6 +3,7 @@ package bucket
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/tidemark-io/tidemark/tier/object"
@@ -72,11 +73,14 @@ func (s *Store) AbortUpload(ctx context.Context, key, upload string) error {
 }
 
 // SweepUploads implements object.UploadSweeper. MinIO tells of the uploads of a single key alone, and removes what is
-// older than a day by itself.
+// older than a day by itself; others have no list of uploads at all.
 func (s *Store) SweepUploads(ctx context.Context, prefix string, before time.Time) (int, error) {
 	n := 0
 	for u, err := range s.client.Uploads(ctx, s.folder+prefix) {
 		if err != nil {
+			if status, _ := s.client.Status(err); status == http.StatusNotImplemented {
+				return n, nil
+			}
 			return n, s.failed("list uploads under", prefix, err)
 		}
 		if !u.Begun.Before(before) {

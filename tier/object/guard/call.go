@@ -88,23 +88,31 @@ type call struct {
 }
 
 func (s *Store) begin(ctx context.Context, op Op, size int64, n int) *call {
+	cause := object.CauseOf(ctx)
 	c := &call{
-		store: s, parent: ctx, begun: s.o.Clock.Now(), limit: s.limit(size),
-		seen: Observation{Op: op, Cause: object.CauseOf(ctx), Requests: 1, Again: n > 1},
+		store: s, parent: ctx, begun: s.o.Clock.Now(), limit: s.limit(cause, size),
+		seen: Observation{Op: op, Cause: cause, Requests: 1, Again: n > 1},
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	c.timer = s.o.Clock.AfterFunc(c.limit, func() { c.cancel(errDeadline) })
 	return c
 }
 
+// leaseDeadline leaves time for a second try within the 5 s that a lease of lease.ttl.ms = 6000 holds: a connection that hangs must not
+// cost it.
+const leaseDeadline = 2 * time.Second
+
 // limit is the deadline of a call that moves so many bytes.
-func (s *Store) limit(size int64) time.Duration {
+func (s *Store) limit(cause object.Cause, size int64) time.Duration {
+	if cause.Kind == object.CauseLease {
+		return leaseDeadline
+	}
 	return s.o.Deadline + time.Duration(float64(size)/float64(s.o.Slowest)*float64(time.Second))
 }
 
 // extend gives the call the deadline for a body whose size came with the answer.
 func (c *call) extend(size int64) {
-	c.limit = c.store.limit(size)
+	c.limit = c.store.limit(c.seen.Cause, size)
 	c.timer.Reset(c.limit - c.store.o.Clock.Now().Sub(c.begun))
 }
 

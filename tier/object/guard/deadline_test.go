@@ -122,6 +122,48 @@ func TestEveryCallHasADeadlineThatGrowsWithItsBody(t *testing.T) {
 	}
 }
 
+// TestTheLeaseWaitsForNothingLong: it lapses within 5 s, and one connection that hangs must not cost it.
+func TestTheLeaseWaitsForNothingLong(t *testing.T) {
+	g, inner := newSlow(0, guard.Options{Tries: 1})
+	lease := object.WithCause(t.Context(), object.Cause{Kind: object.CauseLease})
+	if _, err := g.Put(lease, "k", strings.NewReader("x"), object.IfAbsent()); err != nil {
+		t.Fatal(err)
+	}
+	inner.takes = 3 * time.Second
+	_, err := g.Put(lease, "k", strings.NewReader("y"), object.IfAbsent())
+	_, _, readErr := object.Read(lease, g, "k", 10)
+	if !errors.Is(err, object.ErrUnavailable) || !errors.Is(readErr, object.ErrUnavailable) {
+		t.Errorf("a put of 3 s: %v; a get of 3 s: %v", err, readErr)
+	}
+	if _, _, err := object.Read(t.Context(), g, "k", 10); err != nil {
+		t.Errorf("another get of 3 s: %v", err)
+	}
+}
+
+// hangingSweep is a store whose list of uploads does not come, for an hour.
+type hangingSweep struct {
+	object.Store
+	clock *clock
+}
+
+func (s hangingSweep) SweepUploads(ctx context.Context, _ string, _ time.Time) (int, error) {
+	for range 3600 {
+		if ctx.Err() != nil {
+			return 0, object.ErrUnavailable
+		}
+		s.clock.advance(time.Second)
+	}
+	return 0, nil
+}
+
+func TestASweepOfUploadsThatHangsIsLetGo(t *testing.T) {
+	c := newClock()
+	g := guard.New(hangingSweep{memstore.New(nil), c}, guard.Options{Clock: c})
+	if _, err := g.SweepUploads(t.Context(), "k/", time.Time{}); !errors.Is(err, object.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestADeadlineOfAListIsForTheStoreAlone: a caller may take an hour for each key.
 func TestADeadlineOfAListIsForTheStoreAlone(t *testing.T) {
 	var seen []guard.Observation

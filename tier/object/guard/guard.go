@@ -32,7 +32,7 @@ type Options struct {
 	Random  func() float64    // at least 0 and below 1, math/rand/v2's; it must be safe for several goroutines
 	Observe func(Observation) // nobody; called without a lock held, by the goroutine that made the request
 
-	Deadline time.Duration // for a call, 15 s
+	Deadline time.Duration // for a call but the lease's, 15 s
 	Slowest  int64         // 1 MiB/s: the deadline is longer by what a body takes at this rate, in bytes a second
 
 	Tries      int           // how often a call is tried in all, 5
@@ -244,7 +244,7 @@ const pageKeys = 1000
 // it goes on behind the last key that it has yielded.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[object.Info, error] {
 	return func(yield func(object.Info, error) bool) {
-		stopped := false
+		after, stopped := after, false
 		page := func(n int) (progress bool, err error) {
 			c := s.begin(ctx, List, 0, n)
 			keys := 0
@@ -287,8 +287,15 @@ func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[object
 // Skew implements object.Dated.
 func (s *Store) Skew() (object.Skew, bool) { return object.SkewOf(s.inner, s.o.Clock.Now()) }
 
-// SweepUploads implements object.UploadSweeper. It has no deadline of its own: a list and its deletes are many requests.
+// sweepCalls is how many calls that take their whole deadline a sweep may be: a list and its deletes are many requests, and what they did
+// not get to is the next sweep's.
+const sweepCalls = 8
+
+// SweepUploads implements object.UploadSweeper.
 func (s *Store) SweepUploads(ctx context.Context, prefix string, before time.Time) (int, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer s.o.Clock.AfterFunc(sweepCalls*s.o.Deadline, func() { cancel(errDeadline) }).Stop()
 	return object.SweepUploads(ctx, s.inner, prefix, before)
 }
 

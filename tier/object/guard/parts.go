@@ -39,11 +39,12 @@ func (s *Store) PutPart(ctx context.Context, key, upload string, number int, bod
 }
 
 // CompleteUpload implements object.Parted. Where it is tried again after a lost answer, a store that does not know the upload
-// any more makes it fail, though it was carried out: an error of it is as undecided as one of any other put.
+// any more makes it fail, though it was carried out: an error of it is as undecided as one of any other put. A server may join files for it:
+// it gets a second more for each part.
 func (s *Store) CompleteUpload(ctx context.Context, key, upload string, parts []object.Part, cond object.Condition) (object.Token, error) {
 	var token object.Token
 	err := s.write(ctx, CompleteUpload, cond, func(n int) error {
-		c := s.begin(ctx, CompleteUpload, 0, n)
+		c := s.begin(ctx, CompleteUpload, int64(len(parts))*s.o.Slowest, n)
 		var err error
 		token, err = s.parted.CompleteUpload(c.ctx, key, upload, parts, cond)
 		return c.end(err)

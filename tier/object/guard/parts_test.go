@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/guard"
@@ -78,6 +79,27 @@ func TestBO097EachPartIsTriedAgainByItself(t *testing.T) {
 	}
 	if p.aborted != 0 {
 		t.Error("given up")
+	}
+}
+
+// TestCompletingAnUploadMayTakeASecondForEachPart: a server may have to write the whole object anew.
+func TestCompletingAnUploadMayTakeASecondForEachPart(t *testing.T) {
+	for _, c := range []struct {
+		parts int
+		ok    bool
+	}{{30, true}, {28, false}} {
+		clock := newClock()
+		p := &parted{Store: memstore.New(nil), uploads: map[string][]string{}, fail: func(op string) bool {
+			if op == "complete" {
+				clock.advance(44 * time.Second)
+			}
+			return false
+		}}
+		g := guard.New(p, guard.Options{Clock: clock, Random: half})
+		_, err := g.Put(t.Context(), "k", strings.NewReader(strings.Repeat("part", c.parts)), object.Condition{})
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, object.ErrUnavailable) {
+			t.Errorf("%d parts that take 44 s: %v", c.parts, err)
+		}
 	}
 }
 

@@ -137,6 +137,7 @@ const pageKeys = 1000
 // List implements object.Store.
 func (s *Store) List(ctx context.Context, prefix, after string) iter.Seq2[object.Info, error] {
 	return func(yield func(object.Info, error) bool) {
+		after := after
 		for {
 			if err := ctx.Err(); err != nil {
 				yield(object.Info{}, fmt.Errorf("list %s: %w: %w", prefix, object.ErrUnavailable, err))

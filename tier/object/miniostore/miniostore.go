@@ -156,7 +156,10 @@ func (c *client) Uploads(ctx context.Context, prefix string) iter.Seq2[bucket.Up
 			if !out.IsTruncated {
 				return
 			}
-			keyMarker, uploadMarker = out.NextKeyMarker, out.NextUploadIDMarker
+			if keyMarker, uploadMarker = out.NextKeyMarker, out.NextUploadIDMarker; keyMarker == "" {
+				yield(bucket.Upload{}, bucket.ErrNoNext)
+				return
+			}
 		}
 	}
 }

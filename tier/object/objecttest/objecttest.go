@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 
@@ -27,6 +28,7 @@ func Run(t *testing.T, s object.Store) {
 			t.Errorf("left behind: %s (%v)", info.Key, err)
 		}
 	})
+	t.Run("lists-twice", func(t *testing.T) { listsTwice(t, s) })
 	t.Run("cancelled", func(t *testing.T) { cancelled(t, s) })
 	t.Run("invalid-keys", func(t *testing.T) { invalidKeys(t, s) })
 }
@@ -38,6 +40,35 @@ func Parallel(n int, task func(i int)) {
 		wg.Go(func() { task(i) })
 	}
 	wg.Wait()
+}
+
+// listsTwice: a list that is gone through again is the same.
+func listsTwice(t *testing.T, s object.Store) {
+	ctx := t.Context()
+	keys := []string{"objecttest/twice/a", "objecttest/twice/b", "objecttest/twice/c"}
+	for _, key := range keys {
+		if _, err := s.Put(ctx, key, bytes.NewReader([]byte("x")), object.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := s.List(ctx, "objecttest/twice/", keys[0])
+	for range 2 {
+		var got []string
+		for info, err := range list {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, info.Key)
+		}
+		if !slices.Equal(got, keys[1:]) {
+			t.Errorf("behind %s lies %v", keys[0], got)
+		}
+	}
+	for _, key := range keys {
+		if err := s.Delete(ctx, key); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // cancelled: a call whose context is done does nothing and says that the store is unavailable.
