@@ -27,7 +27,7 @@ type partition struct {
 // pagesKept is how many pages of manifests are kept in memory: some 60 KB each.
 const pagesKept = 256
 
-// openManifests reads the manifests of all partitions.
+// openManifests reads the manifests of all partitions that are to be served.
 func openManifests(ctx context.Context, o *Options) ([]*partition, error) {
 	var all []*partition
 	for t := range o.Image.Topics("") {
@@ -37,12 +37,36 @@ func openManifests(ctx context.Context, o *Options) ([]*partition, error) {
 	}
 	pages := manifest.NewPageCache(pagesKept)
 	o.Run(len(all), func(i int) { all[i].open(ctx, o, pages) })
+	if !o.At.IsZero() {
+		if err := leaveOutDeleted(ctx, o); err != nil {
+			return nil, err
+		}
+		all = slices.DeleteFunc(all, func(p *partition) bool { return o.Image.TopicByID(p.id) == nil })
+	}
 	for _, p := range all {
 		if p.err != nil {
 			return nil, fmt.Errorf("%s partition %d: %w", p.tp.Topic, p.tp.Partition, p.err)
 		}
 	}
 	return all, nil
+}
+
+// leaveOutDeleted takes topics from the image that were deleted since: of those the bucket has nothing any more, or not all, and the
+// manifests don't say so. It comes after they were read, which a deletion may have overtaken.
+func leaveOutDeleted(ctx context.Context, o *Options) error {
+	today, err := o.Today(ctx)
+	if err != nil {
+		return fmt.Errorf("read the metadata of today: %w", err)
+	}
+	var deleted []metadata.Record
+	for t := range o.Image.Topics("") {
+		if today.TopicByID(t.ID) == nil {
+			o.Logger.Warn("a topic of that time was deleted since, and is left out", "topic", t.Name)
+			deleted = append(deleted, &metadata.RemoveTopicRecord{ID: t.ID})
+		}
+	}
+	o.Image, _, err = o.Image.Apply(o.Image.Offset()+1, deleted)
+	return err
 }
 
 func (p *partition) open(ctx context.Context, o *Options, pages *manifest.PageCache) {

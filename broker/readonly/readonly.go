@@ -30,6 +30,8 @@ type Options struct {
 	ClusterID string
 	Image     *metadata.Image // of the bucket's cluster, as of At
 	At        time.Time       // what is to be served; zero: what there is now
+	// Today reads the metadata as it is by now; asked with At alone.
+	Today func(ctx context.Context) (*metadata.Image, error)
 	// Grace is the cluster's tier.delete.grace.ms: what was dropped before that may be gone.
 	Grace     time.Duration
 	Config    *config.Broker // as Settings makes it

@@ -2,11 +2,13 @@ package readonly_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +36,7 @@ type rig struct {
 	*tiertest.Partition
 	now    time.Time
 	image  *metadata.Image
+	today  *metadata.Image // where it is another one
 	server *readonly.Server
 	uuids  byte
 }
@@ -73,6 +76,7 @@ func (r *rig) tryOpen(at time.Time) error {
 	})
 	r.server, err = readonly.Open(r.t.Context(), r.now, readonly.Options{
 		Store: watched, ClusterID: "cluster", Image: r.image, At: at, Grace: 24 * time.Hour, Config: settings,
+		Today:     func(context.Context) (*metadata.Image, error) { return cmp.Or(r.today, r.image), nil },
 		Listeners: []metadata.Listener{{Name: "PLAINTEXT", Host: "localhost", Port: 9092, Protocol: "PLAINTEXT"}},
 		Random:    func() uint32 { return 4 },
 		NewUUID:   func() [16]byte { r.uuids++; return [16]byte{r.uuids} },
@@ -310,6 +314,37 @@ func TestThePastIsServedAsItWas(t *testing.T) {
 	}
 	if err := r.tryOpen(then); !errors.Is(err, readonly.ErrTooOld) {
 		t.Errorf("what was served then is deleted: %v", err)
+	}
+}
+
+// Of a topic that was deleted since, the bucket has a part, or nothing: it is not shown with less than it had.
+func TestATopicThatWasDeletedSinceIsLeftOut(t *testing.T) {
+	r := newRig(t)
+	r.Upload(4, 10)
+	then := r.Partition.Now
+	var err error
+	if r.today, _, err = r.image.Apply(r.image.Offset()+1, []metadata.Record{&metadata.RemoveTopicRecord{ID: topicID}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{".log", ""} {
+		for info, err := range r.store.List(t.Context(), r.Prefix()+"/", "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.HasSuffix(info.Key, part) {
+				continue
+			}
+			if err := r.store.Delete(t.Context(), info.Key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.open(then)
+		if got := ask(r, kmsg.NewPtrMetadataRequest(), kmsg.NewPtrMetadataResponse()); len(got.Topics) != 0 {
+			t.Errorf("without %q it shows %+v", part, got.Topics)
+		}
+		if n, offsets := r.server.Partitions(); n != 0 || offsets != 0 {
+			t.Errorf("without %q there are %d partitions with %d offsets", part, n, offsets)
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package fsck
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -34,22 +33,24 @@ type RebuildOptions struct {
 
 // Rebuilding is a manifest made anew, before it is written.
 type Rebuilding struct {
-	Epoch    wire.LeaderEpoch // under which it will be written: no lower one was seen
-	Found    bool             // there is a chain already, whole or not
-	Sound    bool             // and it can be read to its end: there is no need for another one
-	LogStart wire.Offset
-	Segments []manifest.Segment // oldest first
-	Remade   []manifest.Name    // those whose sidecar is missing or damaged: they are copied, with a new one
-	Lost     []manifest.Range   // offsets that no object serves
-	Unused   []string           // keys of segments that another one makes needless, or that are damaged themselves
+	Epoch    wire.LeaderEpoch   `json:"epoch"`            // under which it will be written: no lower one was seen
+	Found    bool               `json:"found"`            // there is a chain already, whole or not
+	Sound    bool               `json:"sound"`            // and it can be read to its end: there is no need for another one
+	LogStart wire.Offset        `json:"logStart"`         // wire.NoOffset where there is nothing to make a manifest of
+	Segments []manifest.Segment `json:"segments"`         // oldest first
+	Remade   []manifest.Name    `json:"remade,omitempty"` // those whose sidecar is missing or damaged: they are copied, with a new one
+	Lost     []manifest.Range   `json:"lost,omitempty"`   // offsets that no object serves
+	Unused   []string           `json:"unused,omitempty"` // keys of segments that another one makes needless, or that are damaged themselves
 
 	o     RebuildOptions
 	group *group
+	end   wire.Offset // where the manifest ends
 }
 
 // candidate is a segment that an object may serve.
 type candidate struct {
 	manifest.Segment
+	whole  wire.Offset // where the object ends, of which a cut may have left less
 	remake bool
 }
 
@@ -88,20 +89,23 @@ func PlanRebuild(ctx context.Context, o RebuildOptions) (*Rebuilding, error) {
 		}
 		all = append(all, *c)
 	}
-	r.choose(all, old.logStart)
+	r.choose(all, old)
 	return r, nil
 }
 
 // oldManifest is what the readable entries of a damaged manifest say.
 type oldManifest struct {
 	logStart wire.Offset
+	lost     wire.Offset                   // where the last range ends that is lost: no offset below may be used again
 	gone     map[manifest.Name]bool        // dropped
 	cut      map[manifest.Name]wire.Offset // clipped there
 }
 
 // readOld reads the old manifest as far as that is possible.
 func (r *Rebuilding) readOld(ctx context.Context) (oldManifest, error) {
-	old := oldManifest{logStart: wire.NoOffset, gone: map[manifest.Name]bool{}, cut: map[manifest.Name]wire.Offset{}}
+	old := oldManifest{
+		logStart: wire.NoOffset, lost: wire.NoOffset, gone: map[manifest.Name]bool{}, cut: map[manifest.Name]wire.Offset{},
+	}
 	m, err := manifest.Open(ctx, r.o.Store, r.group.prefix, manifest.Options{})
 	if err == nil && m.State().Position.Number > 0 {
 		s := m.State()
@@ -138,6 +142,9 @@ func (r *Rebuilding) readOld(ctx context.Context) (oldManifest, error) {
 
 func (old *oldManifest) know(s *manifest.State) {
 	old.logStart = s.LogStart
+	if n := len(s.Lost); n > 0 {
+		old.lost = s.Lost[n-1].End
+	}
 	for _, d := range s.Dropped {
 		old.gone[d.Name] = true
 	}
@@ -157,7 +164,10 @@ func (old *oldManifest) note(r manifest.Record) {
 		for _, d := range r.Segments {
 			old.gone[d.Name] = true
 		}
+	case *manifest.LostRecord:
+		old.lost = r.End
 	case *manifest.CutRecord:
+		old.lost = min(old.lost, r.End)
 		for _, d := range r.Segments {
 			old.gone[d.Name] = true
 		}
@@ -195,7 +205,7 @@ func (r *Rebuilding) described(name manifest.Name, info object.Info, aux *sideca
 		epochs[i] = manifest.EpochStart{Epoch: e.Epoch, Start: e.Start}
 	}
 	aborted, _ := aux.Aborted(0, math.MaxInt64)
-	return &candidate{Segment: manifest.Segment{
+	return &candidate{whole: d.End, Segment: manifest.Segment{
 		Name: name, Start: d.Start, End: d.End, Size: d.Size, CRC: manifest.Checksum(d.CRC),
 		MinTimestamp: d.MinTimestamp, MaxTimestamp: d.MaxTimestamp, Epochs: manifest.Lineage(epochs, d.Start, d.End),
 		Aborted: len(aborted) > 0, UploadedMs: d.UploadedMs,
@@ -230,6 +240,7 @@ func (r *Rebuilding) scanned(ctx context.Context, name manifest.Name, info objec
 	if c.End == c.Start {
 		return nil, badBatch("there is none")
 	}
+	c.whole = c.End
 	return c, nil
 }
 
@@ -250,40 +261,42 @@ func (c *candidate) note(b record.Batch) {
 
 // choose lines segments up: each offset is served by the upload of the latest leader that has it, since that one knew what its
 // predecessors had committed.
-func (r *Rebuilding) choose(all []candidate, logStart wire.Offset) {
+func (r *Rebuilding) choose(all []candidate, old oldManifest) {
 	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(b.Epoch, a.Epoch), cmp.Compare(b.End, a.End), cmp.Compare(a.Nonce, b.Nonce))
 	})
-	r.LogStart = max(r.o.LogStart, logStart)
+	r.LogStart = max(r.o.LogStart, old.logStart)
 	if r.LogStart < 0 {
-		r.LogStart = math.MaxInt64
-		for _, c := range all {
-			r.LogStart = min(r.LogStart, c.Start)
+		r.LogStart = old.lost // nothing is left below
+		if len(all) > 0 {
+			r.LogStart = slices.MinFunc(all, func(a, b candidate) int { return cmp.Compare(a.Start, b.Start) }).Start
 		}
 	}
 	used := map[manifest.Name]bool{}
-	for at := r.LogStart; ; {
+	r.end = r.LogStart
+	for {
+		at := r.end
 		c, next := pick(all, at)
 		if c == nil {
 			if next == math.MaxInt64 {
+				next = old.lost
+			}
+			if next <= at {
 				break
 			}
 			r.Lost = append(r.Lost, manifest.Range{Start: at, End: next})
-			at = next
+			r.end = next
 			continue
 		}
 		used[c.Name] = true
 		s := c.Segment
-		s.Start, s.End, s.Clipped = max(s.Start, r.firstServed(at)), next, next < c.End
+		s.Start, s.End, s.Clipped = max(s.Start, r.firstServed(at)), next, next < c.whole
 		s.Epochs = manifest.Lineage(c.Epochs, s.Start, s.End)
 		r.Segments = append(r.Segments, s)
 		if c.remake {
 			r.Remade = append(r.Remade, c.Name)
 		}
-		at = next
-	}
-	if len(all) == 0 {
-		r.LogStart = max(r.o.LogStart, logStart, 0)
+		r.end = next
 	}
 	for _, c := range all {
 		if !used[c.Name] {
@@ -327,10 +340,10 @@ func (r *Rebuilding) Commit(ctx context.Context, now time.Time, writer chain.Wri
 		}
 	}
 	return manifest.Rebuild(ctx, now, r.o.Store, r.group.prefix, manifest.Options{Writer: writer, Nonce: nonce}, r.Epoch,
-		manifest.Rebuilt{LogStart: r.LogStart, Segments: r.Segments})
+		manifest.Rebuilt{LogStart: r.LogStart, End: r.end, Segments: r.Segments})
 }
 
-// copy puts a segment under a new name, with a sidecar made from it: objects are never overwritten.
+// copy puts what a segment serves under a new name, with a sidecar made from it: objects are never overwritten.
 func (r *Rebuilding) copy(ctx context.Context, now time.Time, i int, nonce string) error {
 	s := &r.Segments[i]
 	from := s.Name
@@ -347,46 +360,12 @@ func (r *Rebuilding) copy(ctx context.Context, now time.Time, i int, nonce strin
 	}
 	s.Name = manifest.Name{Base: from.Base, Epoch: r.Epoch, Nonce: nonce}
 	s.UploadedMs = now.UnixMilli()
-	data, err := remake(ctx, now, r.o.Store, r.o.Scratch, r.group, from, *s, prior)
-	if err != nil {
+	return remake(ctx, now, r.o.Store, r.o.Scratch, r.group, from, *s, prior, func(made manifest.Segment, data, aux object.Body) error {
+		*s = made
+		if _, err := r.o.Store.Put(ctx, r.group.prefix+"/"+s.Key(manifest.LogObject), data, object.IfAbsent()); err != nil {
+			return err
+		}
+		_, err := r.o.Store.Put(ctx, r.group.prefix+"/"+s.Key(manifest.AuxObject), aux, object.IfAbsent())
 		return err
-	}
-	s.AuxSize, s.AuxCRC = int64(len(data)), manifest.Checksum(crc32.Checksum(data, castagnoli))
-	body := &stored{ctx: ctx, store: r.o.Store, key: r.group.prefix + "/" + from.Key(manifest.LogObject), size: s.Size}
-	if _, err := r.o.Store.Put(ctx, r.group.prefix+"/"+s.Key(manifest.LogObject), body, object.IfAbsent()); err != nil {
-		return err
-	}
-	_, err = r.o.Store.Put(ctx, r.group.prefix+"/"+s.Key(manifest.AuxObject), bytes.NewReader(data), object.IfAbsent())
-	return err
-}
-
-// stored is an object as the body of another one.
-type stored struct {
-	ctx   context.Context //nolint:containedctx // io.ReaderAt has no other way to give up
-	store object.Store
-	key   string
-	size  int64
-}
-
-// Size implements object.Body.
-func (s *stored) Size() int64 { return s.size }
-
-// ReadAt implements io.ReaderAt.
-func (s *stored) ReadAt(b []byte, at int64) (int, error) {
-	if at >= s.size {
-		return 0, io.EOF
-	}
-	if len(b) == 0 {
-		return 0, nil
-	}
-	o, err := s.store.Get(s.ctx, s.key, object.Range{Offset: at, Length: int64(len(b))})
-	if err != nil {
-		return 0, err
-	}
-	defer o.Body.Close()
-	n, err := io.ReadFull(o.Body, b[:min(int64(len(b)), s.size-at)])
-	if err == nil && n < len(b) {
-		err = io.EOF
-	}
-	return n, err
+	})
 }

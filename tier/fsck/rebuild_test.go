@@ -15,6 +15,8 @@ import (
 	"github.com/tidemark-io/tidemark/tier/fsck"
 	"github.com/tidemark-io/tidemark/tier/manifest"
 	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/faultstore"
+	"github.com/tidemark-io/tidemark/tier/tiertest"
 )
 
 func (r *rig) plan() *fsck.Rebuilding {
@@ -167,13 +169,126 @@ func TestRebuildKeepsTheLogStart(t *testing.T) {
 	r.finds(fsck.Verify)
 
 	nobody, err := fsck.PlanRebuild(t.Context(), fsck.RebuildOptions{Store: r.store, Topic: "x", ID: topicID, LogStart: wire.NoOffset})
-	if err != nil || nobody.Found || len(nobody.Segments) != 0 || nobody.LogStart != 0 {
+	if err != nil || nobody.Found || len(nobody.Segments) != 0 || nobody.LogStart != wire.NoOffset {
 		t.Errorf("of nothing: %+v, %v", nobody, err)
 	}
 	r.store = refusing{r.store}
 	if _, err := fsck.PlanRebuild(t.Context(), fsck.RebuildOptions{Store: r.store, Topic: "orders.eu", ID: topicID, Index: 3}); !errors.Is(err, errAway) {
 		t.Errorf("the store is away: %v", err)
 	}
+}
+
+// TestARebuildKeepsWhatIsLostAtTheEnd: offsets that a recovery called lost may have been used, and those behind them are in use.
+func TestARebuildKeepsWhatIsLostAtTheEnd(t *testing.T) {
+	lose := func(r *rig) { r.Commit(&manifest.LostRecord{Start: 60, End: 1060}) }
+	cut := func(r *rig) {
+		record, err := r.Manifest.MakeCut(t.Context(), r.now, 60)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Commit(record)
+	}
+	snapshot := func(r *rig) {
+		if err := r.Manifest.Snapshot(t.Context(), r.now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	damage := func(i int) func(*rig) { return func(r *rig) { r.put(r.keys("/manifest/")[i], []byte("{}")) } }
+	for name, c := range map[string]struct {
+		happens []func(*rig)
+		end     wire.Offset
+	}{
+		"the manifest is sound":                                 {[]func(*rig){lose}, 1060},
+		"an entry before is damaged":                            {[]func(*rig){lose, damage(1)}, 1060},
+		"a snapshot has it":                                     {[]func(*rig){lose, snapshot, damage(2)}, 1060},
+		"it was cut since":                                      {[]func(*rig){lose, cut, damage(1)}, 60},
+		"it was cut since, as a snapshot knows":                 {[]func(*rig){lose, cut, snapshot, damage(3)}, 60},
+		"it was cut, and lost again since":                      {[]func(*rig){lose, cut, lose, damage(1)}, 1060},
+		"it was cut, and lost again since, as a snapshot knows": {[]func(*rig){lose, cut, lose, snapshot, damage(4)}, 1060},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.Upload(2, 10) // [0, 60)
+			r.Lead()
+			for _, happen := range c.happens {
+				happen(r)
+			}
+			want := []manifest.Range(nil)
+			if c.end > 60 {
+				want = []manifest.Range{{Start: 60, End: c.end}}
+			}
+			if plan := r.plan(); !reflect.DeepEqual(plan.Lost, want) {
+				t.Errorf("planned is %+v", plan)
+			}
+			if state := r.rebuild(); state.End != c.end || !reflect.DeepEqual(state.Lost, want) {
+				t.Errorf("it ends at %d, lost are %v", state.End, state.Lost)
+			}
+			r.finds(fsck.Verify)
+		})
+	}
+}
+
+// TestARebuildKeepsWhatIsClipped: what lies behind the end of a segment's range is another history, for good.
+func TestARebuildKeepsWhatIsClipped(t *testing.T) {
+	cut := func(r *rig) {
+		r.Upload(2, 10) // [0, 60)
+		r.Lead()
+		record, err := r.Manifest.MakeCut(t.Context(), r.now, 45)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Commit(record)
+	}
+	// The next leader's history departs at 45 from what an earlier one has uploaded.
+	depart := func(r *rig) manifest.Segment {
+		r.Append(20)
+		earlier := r.Put() // [0, 60)
+		next := tiertest.New(t, r.store, r.TP.Topic, r.ID, r.TP.Partition)
+		next.Lead()
+		next.Upload(1, 15)
+		next.Upload(1, 5) // [45, 60)
+		r.delete(next.Manifest.Key(next.Manifest.State().Tail[0].Name, manifest.LogObject))
+		r.delete(r.keys("/manifest/")...)
+		return earlier
+	}
+	for name, c := range map[string]struct {
+		happens func(r *rig)
+		end     wire.Offset
+	}{
+		"by a cut":                             {cut, 45},
+		"by a later leader":                    {func(r *rig) { depart(r) }, 60},
+		"by a later leader, without a sidecar": {func(r *rig) { r.delete(r.Manifest.Key(depart(r).Name, manifest.AuxObject)) }, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			c.happens(r)
+			for range 2 {
+				if state := r.rebuild(); state.End != c.end || len(state.Lost) > 0 {
+					t.Errorf("it ends at %d, lost are %v", state.End, state.Lost)
+				}
+				r.finds(fsck.Verify)
+			}
+		})
+	}
+}
+
+func TestARebuildReadsWhatItCopiesTwice(t *testing.T) {
+	r := newRig(t)
+	r.Upload(1, 1000)
+	key := r.segment(0, manifest.LogObject)
+	r.delete(r.segment(0, manifest.AuxObject))
+	gets := 0
+	r.store = faultstore.New(r.store, func(c faultstore.Call) faultstore.Fault {
+		if c.Op == faultstore.Get && c.Key == key {
+			gets++
+		}
+		return faultstore.None
+	})
+	r.rebuild()
+	if gets != 2 { // to describe it, and to make its sidecar
+		t.Errorf("it was asked for %d times", gets)
+	}
+	r.finds(fsck.Verify)
 }
 
 var errAway = errors.New("away")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"path"
 	"time"
 
@@ -27,17 +28,20 @@ func (p *partition) restoreSidecar(ctx context.Context, s manifest.Segment, key 
 	if err != nil {
 		return isGone, err
 	}
-	data, err := remake(ctx, p.now, p.Store, p.Scratch, p.group, s.Name, s, before)
+	err = remake(ctx, p.now, p.Store, p.Scratch, p.group, s.Name, s, before, func(made manifest.Segment, _, aux object.Body) error {
+		if made.AuxSize != s.AuxSize || made.AuxCRC != s.AuxCRC {
+			return errRemake
+		}
+		if _, err := p.Store.Put(ctx, key, aux, object.IfAbsent()); err != nil && !errors.Is(err, object.ErrPrecondition) {
+			return fmt.Errorf("put sidecar %s back: %w", key, err)
+		}
+		return nil
+	})
 	switch {
 	case errors.Is(err, errRemake), errors.Is(err, object.ErrNotExist):
 		return isGone, nil
 	case err != nil:
 		return isGone, err
-	case int64(len(data)) != s.AuxSize || crc32.Checksum(data, castagnoli) != uint32(s.AuxCRC):
-		return isGone, nil
-	}
-	if _, err := p.Store.Put(ctx, key, bytes.NewReader(data), object.IfAbsent()); err != nil && !errors.Is(err, object.ErrPrecondition) {
-		return isGone, fmt.Errorf("put sidecar %s back: %w", key, err)
 	}
 	f := p.segmentFinding(s, KindMissing, "the sidecar was gone")
 	f.Key, f.Count, f.Bytes, f.Repaired = key, 1, s.AuxSize, "made anew from its segment, equal to the byte"
@@ -69,19 +73,20 @@ var errRemake = errors.New("sidecar can't be made anew")
 // remakeBytes is how much is appended at a time.
 const remakeBytes = 1 << 20
 
-// remake makes a sidecar for s from the segment called from, by the code that made the first one: the segment is appended to a log
+// remake makes a sidecar for s from the segment called from, by the code that made the first one: what s serves is appended to a log
 // of its own. prior is the sidecar of the segment before, nil where there is none: then producers and epochs begin with this segment.
+// use gets s as it is there, and its objects, which are gone afterwards.
 func remake(
 	ctx context.Context, now time.Time, store object.Store, scratch Scratch, g *group, from manifest.Name, s manifest.Segment,
-	prior *sidecar.Sidecar,
-) (data []byte, err error) {
+	prior *sidecar.Sidecar, use func(made manifest.Segment, data, aux object.Body) error,
+) error {
 	dir := path.Join(scratch.Dir, fmt.Sprintf("%020d-%d-%s", s.Base, s.Epoch, s.Nonce))
 	l, err := log.Open(now, log.Options{
 		FS: scratch.FS, Dir: dir, TopicPartition: g.tp, TopicID: g.id, Config: scratch.Config(g.tp.Topic),
 		LogStart: wire.NoOffset, RecoveryPoint: 0, Stop: log.StopClean,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open scratch log: %w", err)
+		return fmt.Errorf("open scratch log: %w", err)
 	}
 	defer func() {
 		_ = l.Close(now)
@@ -94,37 +99,47 @@ func remake(
 		epochs = prior.Epochs()
 	}
 	if err := l.StartFromTier(now, s.Base, s.Base, epochs, snapshot); err != nil {
-		return nil, fmt.Errorf("%w: %w", errRemake, err)
+		return fmt.Errorf("%w: %w", errRemake, err)
 	}
-	if err := appendSegment(ctx, now, store, g.prefix+"/"+from.Key(manifest.LogObject), s.Size, l); err != nil {
-		return nil, err
+	if err := appendSegment(ctx, now, store, g.prefix+"/"+from.Key(manifest.LogObject), s, l); err != nil {
+		return err
 	}
 	if err := l.Roll(now); err != nil {
-		return nil, fmt.Errorf("%w: %w", errRemake, err)
+		return fmt.Errorf("%w: %w", errRemake, err)
 	}
-	u, err := l.OpenUpload(s.Base)
+	var sums object.Sums
+	u, err := l.OpenUpload(s.Base, &sums)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errRemake, err)
+		return fmt.Errorf("%w: %w", errRemake, err)
 	}
 	defer u.Release()
-	if u.Size != s.Size {
-		return nil, fmt.Errorf("%w: %d of %d bytes were taken", errRemake, u.Size, s.Size)
+	if end := l.EndOffset(); u.Next != end {
+		return fmt.Errorf("%w: the log rolled at %d, before %d", errRemake, u.Next, end)
 	}
+	s.Size, s.CRC, s.Clipped = u.Size, manifest.Checksum(sums.Whole()), u.Next > s.End
+	s.MinTimestamp, s.MaxTimestamp, s.Aborted = u.MinTimestamp, u.MaxTimestamp, len(u.TxnIndex) > 0
 	all := u.Epochs
 	if len(epochs) > 0 { // the log has forgotten what lies below its start
 		all = joinEpochs(epochs, u.Epochs)
 	}
-	data, err = sidecar.Encode(sidecar.Contents{
+	aux, err := sidecar.Encode(sidecar.Contents{
 		Segment: sidecar.Segment{
-			TopicID: g.id, Partition: g.tp.Partition, Base: s.Base, Start: s.Start, End: s.End, LeaderEpoch: s.Epoch, Size: s.Size,
+			TopicID: g.id, Partition: g.tp.Partition, Base: s.Base, Start: s.Start, End: max(s.End, u.Next), LeaderEpoch: s.Epoch, Size: s.Size,
 			CRC: uint32(s.CRC), MinTimestamp: s.MinTimestamp, MaxTimestamp: s.MaxTimestamp, UploadedMs: s.UploadedMs,
 		},
 		OffsetIndex: u.OffsetIndex, TimeIndex: u.TimeIndex, TransactionIndex: u.TxnIndex, ProducerSnapshot: u.Producers, Epochs: all,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errRemake, err)
+		return fmt.Errorf("%w: %w", errRemake, err)
 	}
-	return data, nil
+	s.AuxSize, s.AuxCRC = int64(len(aux)), manifest.Checksum(crc32.Checksum(aux, castagnoli))
+	return use(s, summed{io.NewSectionReader(u.File, 0, u.Size), &sums}, bytes.NewReader(aux))
+}
+
+// summed is a segment's file whose checksum was taken while it was read.
+type summed struct {
+	*io.SectionReader
+	*object.Sums
 }
 
 // joinEpochs puts the epochs of a segment behind those up to its beginning.
@@ -138,13 +153,15 @@ func joinEpochs(before, of []log.EpochEntry) []log.EpochEntry {
 	return joined
 }
 
-// appendSegment appends the batches of a segment to a log, verbatim.
-func appendSegment(ctx context.Context, now time.Time, store object.Store, key string, size int64, l *log.Log) error {
+// appendSegment appends the batches that a segment serves to a log, verbatim.
+func appendSegment(ctx context.Context, now time.Time, store object.Store, key string, s manifest.Segment, l *log.Log) error {
 	o, err := store.Get(ctx, key, object.Range{})
 	if err != nil {
 		return err
 	}
 	defer o.Body.Close()
+	sum := crc32.New(castagnoli)
+	in := io.TeeReader(o.Body, sum)
 	var pending []byte
 	flush := func() error {
 		if len(pending) == 0 {
@@ -156,19 +173,25 @@ func appendSegment(ctx context.Context, now time.Time, store object.Store, key s
 		pending = pending[:0]
 		return nil
 	}
-	for left := size; left > 0; {
-		b, err := readBatch(o.Body, left)
+	for left := s.Size; left > 0; {
+		b, err := readBatch(in, left)
 		if errors.Is(err, errBatch) {
 			return fmt.Errorf("%w: %w", errRemake, err)
 		} else if err != nil {
 			return err
 		}
 		left -= int64(len(b))
+		if b.BaseOffset() >= s.End {
+			continue
+		}
 		if pending = append(pending, b...); len(pending) >= remakeBytes {
 			if err := flush(); err != nil {
 				return err
 			}
 		}
+	}
+	if got := manifest.Checksum(sum.Sum32()); got != s.CRC {
+		return fmt.Errorf("%w: the segment's checksum is %s, not %s", errRemake, got, s.CRC)
 	}
 	return flush()
 }

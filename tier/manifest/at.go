@@ -30,7 +30,8 @@ func OpenAt(ctx context.Context, s object.Store, prefix string, at time.Time, o 
 // Rebuilt is what a manifest is made of anew when its chain is lost.
 type Rebuilt struct {
 	LogStart wire.Offset
-	Segments []Segment // oldest first; what lies between two of them is lost
+	End      wire.Offset // the last segment's, if it is not above that
+	Segments []Segment   // oldest first; what lies between two of them, and between the last one and End, is lost
 }
 
 // Rebuild replaces the manifest under prefix, whatever is left of it, by one that is made anew, as its writer under a leader epoch:
@@ -38,19 +39,22 @@ type Rebuilt struct {
 // deleted (see chain.Rebase). ErrIllegal where the segments don't make a manifest.
 func Rebuild(ctx context.Context, now time.Time, s object.Store, prefix string, o Options, epoch wire.LeaderEpoch, r Rebuilt) (*State, error) {
 	state := &State{LogStart: r.LogStart, End: r.LogStart}
+	loseUpTo := func(end wire.Offset) {
+		if end > state.End {
+			state.Lost = append(state.Lost, Range{state.End, end})
+			state.End = end
+		}
+	}
 	for _, t := range r.Segments {
 		if t.End <= r.LogStart {
 			return nil, fmt.Errorf("rebuild manifest: %w", illegal("segment [%d, %d) lies below the log start %d", t.Start, t.End, r.LogStart))
 		}
-		if t.Start > state.End {
-			if err := state.lose(Range{state.End, t.Start}); err != nil {
-				return nil, fmt.Errorf("rebuild manifest: %w", err)
-			}
-		}
+		loseUpTo(t.Start)
 		state.Tail = append(state.Tail, t)
 		state.Epochs = extend(state.Epochs, Lineage(t.Epochs, max(t.Start, r.LogStart), t.End))
 		state.End = t.End
 	}
+	loseUpTo(r.End)
 	state.count()
 	err := state.check()
 	if err == nil && epoch < 0 {

@@ -61,7 +61,7 @@ func TestFM44RebuiltManifest(t *testing.T) {
 	segments = append(segments[:2:2], segments[3:]...) // one is lost
 
 	o := b.options(-1)
-	state, err := Rebuild(t.Context(), b.now, b.store, prefix, o, 3, Rebuilt{LogStart: 5, Segments: segments})
+	state, err := Rebuild(t.Context(), b.now, b.store, prefix, o, 3, Rebuilt{LogStart: 5, End: 60, Segments: segments})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +79,11 @@ func TestFM44RebuiltManifest(t *testing.T) {
 	b.page(m, 4)
 	if got := b.refresh(leader); got.End != 70 {
 		t.Errorf("the former leader sees %+v", got)
+	}
+
+	lost, err := Rebuild(t.Context(), b.now, b.store, prefix, o, 4, Rebuilt{LogStart: 5, End: 1000, Segments: segments})
+	if err != nil || lost.End != 1000 || !reflect.DeepEqual(lost.Lost, []Range{{20, 30}, {60, 1000}}) || !reflect.DeepEqual(b.open(nil, 3).State(), lost) {
+		t.Errorf("what is lost at its end: %+v, %v", lost, err)
 	}
 
 	for _, bad := range []Rebuilt{

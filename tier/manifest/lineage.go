@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"slices"
 	"sort"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -50,25 +49,6 @@ func extend(epochs, more []EpochStart) []EpochStart {
 		more = more[1:]
 	}
 	return append(epochs, more...)
-}
-
-// Covers tells whether the records in [from, to) of a log with that lineage are in the manifest: offsets and leader epochs agree,
-// and nothing of the range is lost (safety rule 21). What lies below the log start is nobody's any more and counts as covered.
-func (s *State) Covers(from, to wire.Offset, lineage []EpochStart) bool {
-	from = max(from, s.LogStart)
-	switch {
-	case from >= to:
-		return true
-	case to > s.End:
-		return false
-	}
-	for _, r := range s.Lost {
-		if r.Start < to && from < r.End {
-			return false
-		}
-	}
-	ours, theirs := Lineage(s.Epochs, from, to), Lineage(lineage, from, to)
-	return len(ours) > 0 && slices.Equal(ours, theirs)
 }
 
 // CommonEnd is the offset up to which the manifest and a log that ends at logEnd, with that lineage, tell one history; it is not

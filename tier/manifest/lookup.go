@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,35 +117,6 @@ func (m *Manifest) FindTime(ctx context.Context, ts int64) iter.Seq2[Segment, er
 			}
 		}
 	}
-}
-
-// FindMaxTime is the first of the live segments above the log start with the largest timestamp.
-func (m *Manifest) FindMaxTime(ctx context.Context) (Segment, bool, error) {
-	s := m.State()
-	var best Segment
-	found := false
-	for _, t := range s.Tail {
-		if t.End > s.LogStart && (!found || t.MaxTimestamp > best.MaxTimestamp) {
-			best, found = t, true
-		}
-	}
-	// Pages that may have the largest one come first: most often one is read, if any.
-	for _, p := range slices.SortedStableFunc(slices.Values(s.Pages), func(a, b Page) int { return cmp.Compare(b.MaxTimestamp, a.MaxTimestamp) }) {
-		if p.End <= s.LogStart || found && (p.MaxTimestamp < best.MaxTimestamp || p.MaxTimestamp == best.MaxTimestamp && best.Start < p.Start) {
-			continue
-		}
-		l, err := m.load(ctx, p)
-		if err != nil {
-			return Segment{}, false, err
-		}
-		for i := l.first; i < l.next; i++ {
-			t := l.maxTimes[i]
-			if l.end(i) > s.LogStart && (!found || t > best.MaxTimestamp || t == best.MaxTimestamp && l.starts[i] < best.Start) {
-				best, found = l.segment(i), true
-			}
-		}
-	}
-	return best, found, nil
 }
 
 // All yields the live segments, oldest first, of the State at the time of the call. An error ends the sequence.

@@ -77,28 +77,6 @@ func TestFindTime(t *testing.T) {
 			t.Errorf("time %d: %v, want %v", ts, got, want)
 		}
 	}
-	maxTime := func() wire.Offset {
-		s, ok, err := m.FindMaxTime(t.Context())
-		if !ok || err != nil {
-			t.Fatal(err)
-		}
-		return s.Start
-	}
-	if got := maxTime(); got != 80 {
-		t.Errorf("the largest time is at %d", got)
-	}
-	b.cut(m, 0, 70) // what is left of the second page knows an upper bound of its times only
-	if got := maxTime(); got != 30 {
-		t.Errorf("of two equal times the first is at 30, not at %d", got)
-	}
-	b.commit(m, 0, &StartRecord{40})
-	if got := maxTime(); got != 50 {
-		t.Errorf("the largest time is at %d", got)
-	}
-	b.cut(m, 0, 40)
-	if _, ok, err := m.FindMaxTime(t.Context()); ok || err != nil {
-		t.Errorf("nothing is there, and has a largest time: %v", err)
-	}
 }
 
 func TestEndOffsetForEpoch(t *testing.T) {

@@ -16,11 +16,9 @@ import (
 // dropMax is how many segments a record drops at most: some 150 KB of an entry's 8 MiB.
 const dropMax = 1000
 
-// PageDue tells whether the tail is long enough for MakePage: it keeps half a page's worth of segments, so that what is appended
-// and cut now and then stays in the tail.
-func (m *Manifest) PageDue() bool {
-	return len(m.State().Tail) >= m.opts.PageSegments+m.opts.PageSegments/2
-}
+// PageDue tells whether the tail is long enough for MakePage, as package plan has it: a page's worth of segments stays, so that what is
+// appended and cut now and then is in the tail.
+func (m *Manifest) PageDue() bool { return len(m.State().Tail) >= 2*m.opts.PageSegments }
 
 // MakePage puts the oldest segments of the tail into a page object, reads it back, and returns the record that names it, for
 // Commit under that leader epoch. A page that is not committed is an orphan.

@@ -13,7 +13,7 @@ import (
 type Salvaged struct {
 	LeaderEpoch wire.LeaderEpoch // the highest that has written any of it; NoLeaderEpoch where there is nothing
 	State       *State           // of the newest snapshot that is sound; nil without one
-	Records     []Record         // of the entries that are sound, which need not follow each other
+	Records     []Record         // of the entries behind State that are sound, which need not follow each other
 }
 
 // Salvage reads what there is of the manifest under prefix, to make another one of it.
@@ -27,6 +27,9 @@ func Salvage(ctx context.Context, s object.Store, prefix string) (Salvaged, erro
 		found.State, found.LeaderEpoch = state, wire.LeaderEpoch(c.At.Epoch-1)
 	}
 	for _, e := range c.Entries {
+		if found.State != nil && e.Number <= c.At.Number {
+			continue
+		}
 		found.LeaderEpoch = max(found.LeaderEpoch, wire.LeaderEpoch(e.Epoch-1))
 		for _, raw := range e.Records {
 			if r, err := UnmarshalRecord(raw); err == nil {

@@ -64,7 +64,7 @@ func (s *Sidecar) Epochs() []log.EpochEntry { return s.epochs }
 
 // ProducerSnapshot is Kafka's .snapshot file as of the segment's end. There is none of a clipped sidecar: whoever needs the
 // producers there replays them from the snapshot of the segment before. It must not be changed.
-func (s *Sidecar) ProducerSnapshot() (data []byte, ok bool) { return s.producer, !s.clipped }
+func (s *Sidecar) ProducerSnapshot() (data []byte, ok bool) { return s.producer, s.producer != nil }
 
 // Clip is the sidecar of a segment that is served only below end: leader epochs and aborted transactions from there on belong
 // to a history that was cut off (safety rule 18).
@@ -73,7 +73,7 @@ func (s *Sidecar) Clip(end wire.Offset) *Sidecar {
 		return s
 	}
 	c := *s
-	c.clipped, c.segment.End = true, end
+	c.producer, c.segment.End = nil, end
 	c.epochs = cutFrom(s.epochs, func(e log.EpochEntry) bool { return e.Start >= end })
 	c.aborted = cutFrom(s.aborted, func(t log.AbortedTransaction) bool { return t.Last >= end })
 	return &c

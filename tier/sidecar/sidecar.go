@@ -54,8 +54,7 @@ type Sidecar struct {
 	offsets  []byte
 	times    []byte
 	aborted  []log.AbortedTransaction
-	producer []byte
+	producer []byte // nil once it is clipped
 	epochs   []log.EpochEntry
-	clipped  bool
 	size     int
 }
