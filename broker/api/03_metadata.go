@@ -67,7 +67,7 @@ func handleMetadata(s *Server, c *call, request *kmsg.MetadataRequest) {
 		case !wire.ValidTopicName(*ref.Topic):
 			row.ErrorCode = int16(wire.InvalidTopic)
 		default:
-			row.ErrorCode = int16(wire.UnknownTopicOrPartition)
+			row.ErrorCode, row.IsInternal = int16(wire.UnknownTopicOrPartition), wire.IsInternalTopic(*ref.Topic)
 			missing = append(missing, *ref.Topic)
 		}
 		response.Topics = append(response.Topics, row)
@@ -104,23 +104,22 @@ func lookupTopic(image *metadata.Image, ref kmsg.MetadataRequestTopic) *metadata
 // autoCreate asks for topics that a client wants to use. The client asks for their metadata again; whatever goes wrong
 // here it learns then.
 func (s *Server) autoCreate(c *call, names []string) {
-	if !s.Config().AutoCreateTopics || len(names) == 0 {
+	if !s.Config().AutoCreateTopics {
 		return
 	}
 	slices.Sort(names)
 	change := &metadata.CreateTopics{}
 	for _, name := range slices.Compact(names) {
-		change.Topics = append(change.Topics, s.newTopic(name))
+		switch {
+		case name == wire.ConsumerOffsetsTopic:
+			change.Topics = append(change.Topics, s.offsetsTopic())
+		case !wire.IsInternalTopic(name): // the others are for coordinators that are not built yet
+			change.Topics = append(change.Topics, metadata.NewTopic{Name: name, Partitions: -1, ReplicationFactor: -1})
+		}
 	}
-	s.controller.Submit(c.now, change, c.now.Add(s.requestTimeout()), func(metadata.Answer, error) {})
-}
-
-// newTopic is a topic as it is created on first use: with the broker's defaults, or, for an internal one, with its own.
-func (s *Server) newTopic(name string) metadata.NewTopic {
-	if name == wire.ConsumerOffsetsTopic {
-		return s.offsetsTopic()
+	if len(change.Topics) > 0 {
+		s.controller.Submit(c.now, change, c.now.Add(s.requestTimeout()), func(metadata.Answer, error) {})
 	}
-	return metadata.NewTopic{Name: name, Partitions: -1, ReplicationFactor: -1}
 }
 
 // controllerFor is the id that clients take for the controller: any live broker, since each one passes changes on. Kafka

@@ -50,8 +50,7 @@ func (s *Server) findCoordinator(c *call, kind int8, key string) (endpoint, wire
 	}
 	topic := image.Topic(wire.ConsumerOffsetsTopic)
 	if topic == nil {
-		change := &metadata.CreateTopics{Topics: []metadata.NewTopic{s.offsetsTopic()}}
-		s.controller.Submit(c.now, change, c.now.Add(s.requestTimeout()), func(metadata.Answer, error) {})
+		s.createOffsetsTopic(c)
 		return noEndpoint, wire.CoordinatorNotAvailable
 	}
 	p := topic.Partitions[coordinator.PartitionFor(key, int32(len(topic.Partitions)))]
@@ -80,6 +79,15 @@ func coordinatorMessage(code wire.Code, success string) *string {
 	default:
 		return text("The coordinator is not available.")
 	}
+}
+
+// createOffsetsTopic asks for __consumer_offsets, unless that is under way: a request may name thousands of groups.
+func (s *Server) createOffsetsTopic(c *call) {
+	if !s.creatingOffsets.CompareAndSwap(false, true) {
+		return
+	}
+	change := &metadata.CreateTopics{Topics: []metadata.NewTopic{s.offsetsTopic()}}
+	s.controller.Submit(c.now, change, c.now.Add(s.requestTimeout()), func(metadata.Answer, error) { s.creatingOffsets.Store(false) })
 }
 
 // offsetsTopic is __consumer_offsets as it is created at first need.

@@ -92,7 +92,7 @@ func refusedTopic(name string, code wire.Code) kmsg.DescribeTopicPartitionsRespo
 	row := kmsg.NewDescribeTopicPartitionsResponseTopic()
 	row.Topic, row.ErrorCode = text(name), int16(code)
 	if code == wire.UnknownTopicOrPartition {
-		row.AuthorizedOperations = topicOperations
+		row.IsInternal, row.AuthorizedOperations = wire.IsInternalTopic(name), topicOperations
 	}
 	return row
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidemark-io/tidemark/broker/api"
 	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -294,6 +295,32 @@ func TestBO036AutoCreation(t *testing.T) {
 	}
 }
 
+// What Kafka keeps for itself is internal before it is there, and is not made on first use as a topic of anybody.
+func TestInternalTopicsAreInternalBeforeTheyExist(t *testing.T) {
+	r := newRig(t)
+	names := []string{wire.ConsumerOffsetsTopic, wire.ShareGroupStateTopic, wire.TransactionStateTopic}
+	request := metadataFor(4, names...)
+	request.AllowAutoTopicCreation = true
+	for _, row := range ask[*kmsg.MetadataResponse](r, request).Topics {
+		if wire.Code(row.ErrorCode) != wire.UnknownTopicOrPartition || !row.IsInternal {
+			t.Errorf("%s: %v, internal is %t", *row.Topic, wire.Code(row.ErrorCode), row.IsInternal)
+		}
+	}
+	r.turn()
+	for _, name := range names {
+		if created := r.e.Image().Topic(name) != nil; created != (name == wire.ConsumerOffsetsTopic) {
+			t.Errorf("%s: created is %t", name, created)
+		}
+	}
+	describe := kmsg.NewPtrDescribeTopicPartitionsRequest()
+	describe.ResponsePartitionLimit = 1
+	describe.Topics = []kmsg.DescribeTopicPartitionsRequestTopic{{Topic: wire.TransactionStateTopic}}
+	row := ask[*kmsg.DescribeTopicPartitionsResponse](r, describe).Topics[0]
+	if wire.Code(row.ErrorCode) != wire.UnknownTopicOrPartition || !row.IsInternal {
+		t.Errorf("described: %v, internal is %t", wire.Code(row.ErrorCode), row.IsInternal)
+	}
+}
+
 func TestFindCoordinator(t *testing.T) {
 	r := newRig(t)
 	find := func(version int16, kind int8, keys ...string) *kmsg.FindCoordinatorResponse {
@@ -331,6 +358,33 @@ func TestFindCoordinator(t *testing.T) {
 	r.session.Listener = "SECOND"
 	if answer := find(3, 0, "g"); answer.Host != "second.one" || answer.Port != 9093 {
 		t.Errorf("on the other listener: %+v", answer)
+	}
+}
+
+// heldController keeps what is submitted.
+type heldController struct {
+	api.Controller
+	done []func(metadata.Answer, error)
+}
+
+func (h *heldController) Submit(_ time.Time, _ metadata.Change, _ time.Time, done func(metadata.Answer, error)) {
+	h.done = append(h.done, done)
+}
+
+// A request names as many groups as it likes: the topic of all of them is asked for once at a time.
+func TestTheOffsetsTopicIsAskedForOnce(t *testing.T) {
+	controller, broker := new(heldController), settings(t)
+	server := api.New(api.Options{Config: func() *config.Broker { return broker }, Image: metadata.Empty, Controller: controller})
+	request := kmsg.NewPtrFindCoordinatorRequest()
+	request.Version, request.CoordinatorKeys = 6, make([]string, 1000)
+	for submitted := 1; submitted <= 2; submitted++ {
+		for range 2 {
+			server.Handle(time.Time{}, &api.Request{RequestHeader: wire.RequestHeader{Key: 10, Version: 6}, Body: request.AppendTo(nil)})
+		}
+		if len(controller.done) != submitted {
+			t.Fatalf("%d changes, not %d", len(controller.done), submitted)
+		}
+		controller.done[submitted-1](nil, wire.NotController)
 	}
 }
 

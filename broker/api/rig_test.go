@@ -36,23 +36,30 @@ const (
 	other = wire.BrokerID(2)
 )
 
-func newRig(t *testing.T, set ...string) *rig {
+// settings are a rig's.
+func settings(t *testing.T, set ...string) *config.Broker {
 	t.Helper()
 	pairs := append([]string{
 		"node.id=1", "listeners=PLAINTEXT://127.0.0.1:9092,SECOND://127.0.0.1:9093",
 		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SECOND:PLAINTEXT", "log.dirs=/d1", "store.url=mem://",
 		"offsets.topic.replication.factor=1", "offsets.topic.num.partitions=2", "group.initial.rebalance.delay.ms=0",
 	}, set...)
-	settings, _, err := config.Parse([]config.Source{{Format: config.Flags, Name: "test", Pairs: pairs}})
+	parsed, _, err := config.Parse([]config.Source{{Format: config.Flags, Name: "test", Pairs: pairs}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return parsed
+}
+
+func newRig(t *testing.T, set ...string) *rig {
+	t.Helper()
 	r := &rig{
 		t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		session: &api.Session{ID: "c1", Listener: "PLAINTEXT", Client: netip.MustParseAddr("10.0.0.7"), Principal: "User:ANONYMOUS"},
 	}
+	var err error
 	r.e, err = engine.Open(t.Context(), r.now, engine.Options{
-		Config: settings, FS: vfs.NewMem(), Store: memstore.New(func() time.Time { return r.now }),
+		Config: settings(t, set...), FS: vfs.NewMem(), Store: memstore.New(func() time.Time { return r.now }),
 		Advertised: listenersOf("one", 9092), Incarnation: "run1", BootID: "boot", Rand: rand.New(rand.NewPCG(1, 2)),
 		Logger: slog.New(slog.DiscardHandler), Wake: func() { r.woken = true },
 	})

@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -66,6 +67,8 @@ type Server struct {
 	producerIDs ProducerIDs
 	announced   []kmsg.ApiVersionsResponseApiKey
 	only        []wire.APIKey
+
+	creatingOffsets atomic.Bool // __consumer_offsets has been asked for, and there is no answer yet
 }
 
 // New makes a Server.

@@ -97,15 +97,34 @@ func notAList(resource Resource, op Op) error {
 	return wire.NewError(wire.InvalidConfig, fmt.Sprintf("Can't %s to key %s because its type is not LIST.", verb, op.Name))
 }
 
+// changeList appends the members that are not there yet, or takes each away once.
 func changeList(value string, op Op) string {
 	list := slices.DeleteFunc(strings.Split(value, ","), func(m string) bool { return m == "" })
-	for member := range strings.SplitSeq(*op.Value, ",") {
-		switch {
-		case op.Type == Subtract:
-			list = slices.DeleteFunc(list, func(m string) bool { return m == member })
-		case !slices.Contains(list, member):
-			list = append(list, member)
+	count := make(map[string]int, len(list))
+	if op.Type == Subtract {
+		for _, member := range operands(*op.Value) {
+			count[member]++
+		}
+		list = slices.DeleteFunc(list, func(m string) bool { count[m]--; return count[m] >= 0 })
+		return strings.Join(list, ",")
+	}
+	for _, member := range list {
+		count[member]++
+	}
+	for _, member := range operands(*op.Value) {
+		if count[member] == 0 {
+			count[member], list = 1, append(list, member)
 		}
 	}
 	return strings.Join(list, ",")
+}
+
+// operands are the members to append or subtract. Java's split leaves out empty ones at the end, but for the empty text, which is
+// one.
+func operands(text string) []string {
+	trimmed := strings.TrimRight(text, ",")
+	if trimmed == "" && text != "" {
+		return nil
+	}
+	return strings.Split(trimmed, ",")
 }

@@ -2,10 +2,13 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
@@ -192,6 +195,44 @@ func TestListsDoNotGrowWithoutEnd(t *testing.T) {
 	}
 }
 
+// The controller judges nothing else meanwhile.
+func TestLongListsAreLinear(t *testing.T) {
+	const members = 60_000
+	text := func(first int) string {
+		var b strings.Builder
+		for i := range members {
+			fmt.Fprintf(&b, ",%06d", first+i)
+		}
+		return b.String()[1:]
+	}
+	current, more := text(0), text(members)
+	policy, _ := Lookup(ResourceTopic, "cleanup.policy")
+	began := time.Now()
+	if got := changeList(current, Op{Type: Append, Value: &more}); len(got) != 2*len(current)+1 {
+		t.Errorf("%d bytes appended to %d are %d", len(more), len(current), len(got))
+	}
+	if got := changeList(current, Op{Type: Subtract, Value: &current}); got != "" {
+		t.Errorf("%d bytes are left", len(got))
+	}
+	if _, err := policy.Normalize(current); err == nil {
+		t.Error("no policy is taken for one")
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// A pattern of a few bytes may stand for a large program.
+func TestPatternsAreNotCompiledToBeJudged(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := ValidateClientMetrics(map[string]string{"match": "client_id=" + strings.Repeat("a{1000}", 2300)})
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; err != nil || n > 16<<20 {
+		t.Errorf("%d bytes are allocated, %v", n, err)
+	}
+}
+
 // BO-046: AlterConfigs replaces, IncrementalAlterConfigs touches what it names, APPEND and SUBTRACT change lists.
 func TestBO046ChangesTouchWhatTheyName(t *testing.T) {
 	current := map[string]string{"retention.ms": "5", "segment.bytes": "2000000", "cleanup.policy": "delete"}
@@ -209,7 +250,12 @@ func TestBO046ChangesTouchWhatTheyName(t *testing.T) {
 		{"append what is there", map[string]string{"cleanup.policy": "delete"}, []Op{member(Append, "cleanup.policy", "delete")}, map[string]string{"cleanup.policy": "delete"}},
 		{"append to the default", nil, []Op{member(Append, "cleanup.policy", "compact")}, map[string]string{"cleanup.policy": "delete,compact"}},
 		{"append to nothing", nil, []Op{member(Append, "leader.replication.throttled.replicas", "0:1,1:1")}, map[string]string{"leader.replication.throttled.replicas": "0:1,1:1"}},
+		{"append with commas behind it", map[string]string{"cleanup.policy": "delete"}, []Op{member(Append, "cleanup.policy", "compact,,")}, map[string]string{"cleanup.policy": "delete,compact"}},
+		{"append commas alone", map[string]string{"cleanup.policy": "delete"}, []Op{member(Append, "cleanup.policy", ",")}, map[string]string{"cleanup.policy": "delete"}},
+		{"append to repetitions", map[string]string{"cleanup.policy": "delete,delete"}, []Op{member(Append, "cleanup.policy", "compact,compact")}, map[string]string{"cleanup.policy": "delete,delete,compact"}},
 		{"subtract", map[string]string{"cleanup.policy": "delete,compact"}, []Op{member(Subtract, "cleanup.policy", "delete")}, map[string]string{"cleanup.policy": "compact"}},
+		{"subtract one of two", map[string]string{"cleanup.policy": "delete,compact,delete"}, []Op{member(Subtract, "cleanup.policy", "delete")}, map[string]string{"cleanup.policy": "compact,delete"}},
+		{"subtract two", map[string]string{"cleanup.policy": "delete,compact,delete"}, []Op{member(Subtract, "cleanup.policy", "delete,delete")}, map[string]string{"cleanup.policy": "compact"}},
 		{"subtract what is not there", map[string]string{"cleanup.policy": "compact"}, []Op{member(Subtract, "cleanup.policy", "nonsense")}, map[string]string{"cleanup.policy": "compact"}},
 	} {
 		before := maps.Clone(c.current)

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -74,9 +73,10 @@ func SplitList(text string) []string {
 
 func dropRepeated(members []string) []string {
 	var kept []string
+	seen := make(map[string]bool, len(members))
 	for _, m := range members {
-		if !slices.Contains(kept, m) {
-			kept = append(kept, m)
+		if !seen[m] {
+			seen[m], kept = true, append(kept, m)
 		}
 	}
 	return kept

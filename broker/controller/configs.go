@@ -53,18 +53,16 @@ func (s *step) alter(edits []edit) *metadata.AlterConfigsAnswer {
 		count[canonicalResource(e.resource)]++
 		operations += len(e.ops)
 		for _, op := range e.ops {
-			text += len(op.Name)
-			if op.Value != nil {
-				text += len(*op.Value)
-			}
+			text += textOf(op.Name, op.Value)
 		}
 	}
+	excess := excessive(max(len(edits), operations), text)
 	before := *s
 	answer := &metadata.AlterConfigsAnswer{}
 	for _, e := range edits {
 		var err error
 		switch {
-		case operations > requestRecordsMax, text > requestTextMax:
+		case excess:
 			err = errLargeBatch
 		case count[canonicalResource(e.resource)] > 1:
 			err = refusal(wire.InvalidRequest, "Each resource must appear at most once.")
@@ -103,15 +101,12 @@ func (s *step) edit(e edit) error {
 	return nil
 }
 
-// configText is how long the values of configs in records are.
-func configText(records []metadata.Record) int {
-	n := 0
-	for _, r := range records {
-		if c, ok := r.(*metadata.ConfigRecord); ok && c.Value != nil {
-			n += len(*c.Value)
-		}
+// textOf is how long a config is.
+func textOf(name string, value *string) int {
+	if value == nil {
+		return len(name)
 	}
-	return n
+	return len(name) + len(*value)
 }
 
 // checkResource refuses resources that can have no configs whatever they are, and gives the one to change.

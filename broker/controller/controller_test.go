@@ -153,7 +153,83 @@ func TestConfigsOfOneRequestFitIntoAnEntry(t *testing.T) {
 	}
 }
 
-// A log that is JSON can't hold other bytes: they would come back from it as others.
+// Both few topics with texts of which JSON makes six times as much, and many with as many configs as there are.
+func TestTopicsOfOneRequestFitIntoAnEntry(t *testing.T) {
+	c := oneBroker(t)
+	change := &metadata.CreateTopics{}
+	add := func(name string, configs ...metadata.ConfigEntry) {
+		change.Topics = append(change.Topics, metadata.NewTopic{Name: name, Partitions: 1, ReplicationFactor: 1, Configs: configs})
+	}
+	var all []metadata.ConfigEntry
+	for _, entry := range config.DescribeTopic(c.config, nil) {
+		all = append(all, metadata.ConfigEntry{Name: entry.Name, Value: entry.Value})
+	}
+	for i := range 240 {
+		add(fmt.Sprintf("%0249d", i), all...)
+	}
+	blank := strings.Repeat("\x01", configValueMax-1) + "1"
+	for i := range 22 {
+		add(fmt.Sprint(i), metadata.ConfigEntry{Name: "retention.ms", Value: &blank})
+	}
+	outcome := c.Step(start, change)
+	rows := outcome.Answer.(*metadata.CreateTopicsAnswer).Topics
+	if len(outcome.Records) > 0 || len(rows) != len(change.Topics) {
+		t.Errorf("%d records, %d rows", len(outcome.Records), len(rows))
+	}
+	for _, row := range rows {
+		if row.Result.Code != wire.PolicyViolation {
+			t.Fatal(row.Result)
+		}
+	}
+	change.Topics = change.Topics[:240]
+	if outcome := c.Step(start, change); len(outcome.Records) != 240*(1+len(all)+1) {
+		t.Errorf("of 240 topics %d records", len(outcome.Records))
+	}
+}
+
+// What leads to no records costs time all the same.
+func TestALargeRequestIsRefusedBeforeItIsLookedAt(t *testing.T) {
+	c := oneBroker(t)
+	junk := strings.Repeat("x,", configValueMax/2)
+	topics := func(n int, configs ...metadata.ConfigEntry) (topics []metadata.NewTopic) {
+		for i := range n {
+			topics = append(topics, metadata.NewTopic{Name: fmt.Sprint(i), ReplicationFactor: 1, Configs: configs})
+		}
+		return topics
+	}
+	resource := func(i int) metadata.ConfigResource {
+		return metadata.ConfigResource{Type: metadata.TopicResource, Name: fmt.Sprint(i)}
+	}
+	replace, alter := &metadata.AlterConfigs{}, &metadata.IncrementalAlterConfigs{}
+	for i := range requestRecordsMax + 1 {
+		replace.Resources = append(replace.Resources, metadata.ResourceConfigs{Resource: resource(i)})
+		alter.Resources = append(alter.Resources, metadata.ResourceOps{Resource: resource(i)})
+	}
+	for name, change := range map[string]metadata.Change{
+		"topics without partitions":     &metadata.CreateTopics{Topics: topics(requestRecordsMax + 1)},
+		"topics with configs of no use": &metadata.CreateTopics{Topics: topics(100, metadata.ConfigEntry{Name: "cleanup.policy", Value: &junk})},
+		"resources without configs":     replace,
+		"resources without changes":     alter,
+	} {
+		outcome := c.Step(start, change)
+		var results []metadata.Result
+		switch answer := outcome.Answer.(type) {
+		case *metadata.CreateTopicsAnswer:
+			for _, row := range answer.Topics {
+				results = append(results, row.Result)
+			}
+		case *metadata.AlterConfigsAnswer:
+			for _, row := range answer.Resources {
+				results = append(results, row.Result)
+			}
+		}
+		other := slices.IndexFunc(results, func(r metadata.Result) bool { return r.Code != wire.PolicyViolation })
+		if len(results) == 0 || other >= 0 || len(outcome.Records) > 0 {
+			t.Errorf("%s: %d results, the first that is no POLICY_VIOLATION is %d; %d records", name, len(results), other, len(outcome.Records))
+		}
+	}
+}
+
 // The names of the resources are in the entry as often as there are records of them.
 func TestNamesOfResourcesFitIntoAnEntry(t *testing.T) {
 	c := oneBroker(t)
@@ -203,6 +279,7 @@ func TestDeletionsOfOneRequestFitIntoAnEntry(t *testing.T) {
 	}
 }
 
+// A log that is JSON can't hold other bytes: they would come back from it as others.
 func TestTextsOfChangesBecomeUTF8(t *testing.T) {
 	c := oneBroker(t)
 	if r := setConfig(c, metadata.ConfigResource{Type: metadata.BrokerResource}, "x\xff", "y\xff"); r.Code != wire.None {

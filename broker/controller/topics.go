@@ -18,8 +18,14 @@ const (
 	requestBytesMax   = 6 << 20 // of the records; an entry holds 8 MiB
 )
 
+// excessive tells whether a request is too large to be looked at: items and texts cost time even where they lead to no records.
+func excessive(items, text int) bool { return items > requestRecordsMax || text > requestTextMax }
+
 // tooLarge tells whether records may not fit into one entry: it could never be committed, and the controller would go with it.
 func tooLarge(records []metadata.Record) bool {
+	if len(records) > requestRecordsMax {
+		return true
+	}
 	size := 0
 	for _, r := range records {
 		raw, err := metadata.MarshalRecord(r)
@@ -36,6 +42,9 @@ func (s *step) createTopics(change *metadata.CreateTopics) *metadata.CreateTopic
 	answer := &metadata.CreateTopicsAnswer{}
 	topics := distinct(change.Topics, func(t metadata.NewTopic) string { return t.Name })
 	excess := s.tooManyPartitions(topics)
+	if excess == nil && excessive(len(topics), configText(topics)) {
+		excess = errLargeBatch
+	}
 	if excess == nil {
 		taken := takenNames(s.image, topics)
 		for _, t := range topics {
@@ -45,7 +54,7 @@ func (s *step) createTopics(change *metadata.CreateTopics) *metadata.CreateTopic
 			}
 			answer.Topics = append(answer.Topics, created)
 		}
-		if len(s.records) > requestRecordsMax || configText(s.records) > requestTextMax {
+		if tooLarge(s.records) {
 			excess = errLargeBatch
 		}
 	}
@@ -63,6 +72,17 @@ var errLargeBatch = refusal(wire.PolicyViolation, "Unable to perform excessively
 
 func notCreated(name string, err error) metadata.CreatedTopic {
 	return metadata.CreatedTopic{Name: name, Result: metadata.ResultOf(err), Partitions: -1, ReplicationFactor: -1}
+}
+
+// configText is how long the configs of topics are.
+func configText(topics []listed[metadata.NewTopic]) int {
+	n := 0
+	for _, t := range topics {
+		for _, entry := range t.item.Configs {
+			n += textOf(entry.Name, entry.Value)
+		}
+	}
+	return n
 }
 
 func (s *step) tooManyPartitions(topics []listed[metadata.NewTopic]) error {
@@ -207,7 +227,7 @@ func (s *step) deleteTopics(change *metadata.DeleteTopics) *metadata.DeleteTopic
 	refuse := func(ref metadata.TopicRef, code wire.Code, text string) {
 		answer.Topics = append(answer.Topics, metadata.DeletedTopic{Name: ref.Name, ID: ref.ID, Result: metadata.Result{Code: code, Message: text}})
 	}
-	if len(change.Topics) > requestRecordsMax {
+	if excessive(len(change.Topics), 0) {
 		for _, ref := range change.Topics {
 			answer.Topics = append(answer.Topics, metadata.DeletedTopic{Name: ref.Name, ID: ref.ID, Result: metadata.ResultOf(errLargeBatch)})
 		}

@@ -143,7 +143,7 @@ func (p *partition[S]) perform(now time.Time, cfg *Config[S], result Result) []f
 			cfg.Logger.Warn("coordinator records not appended", "partition", p.id, "err", err)
 			ready := bind(nil, result.Replies, code)
 			if result.Rejected != nil {
-				ready = append(ready, p.perform(now, cfg, result.Rejected(code))...)
+				ready = append(ready, p.perform(now, cfg, result.Rejected())...)
 			}
 			return ready
 		}

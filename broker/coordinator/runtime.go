@@ -91,12 +91,12 @@ func (r *Runtime[S]) FinishLoad(now time.Time, load *Load, highWatermark wire.Of
 	r.wake(p)
 }
 
-// Unload says that somebody else leads partition as of epoch; NoLeaderEpoch stands for a partition that is gone. Whoever waits
-// gets NOT_COORDINATOR. It has no effect on a partition that was loaded under this or a later epoch.
+// Unload says that this broker does not lead partition as of epoch. Whoever waits gets NOT_COORDINATOR. It has no effect on a
+// partition that was loaded under this or a later epoch.
 func (r *Runtime[S]) Unload(partition int32, epoch wire.LeaderEpoch) {
 	r.changes.Lock()
 	old, at := r.find(partition)
-	if old == nil || epoch != wire.NoLeaderEpoch && old.leads(epoch) {
+	if old == nil || old.leads(epoch) {
 		r.changes.Unlock()
 		return
 	}

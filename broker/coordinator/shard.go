@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"math"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/record"
@@ -40,7 +41,7 @@ type Result struct {
 	// Barrier makes the replies wait, even without records, until everything is committed that the shard has seen.
 	Barrier bool
 	// Rejected runs inside the shard when the records could not be appended, for state that is not in the log.
-	Rejected func(err error) Result
+	Rejected func() Result
 }
 
 // Appender writes to the partitions of the runtime's internal topic.
@@ -73,9 +74,15 @@ func (r *Room) Take(rec Record) bool {
 	return r.used <= r.limit
 }
 
-// PartitionFor is the partition, of n, that holds the state of key (a group or transactional id): Java's string hash, as in
-// Kafka, so that both look for a group in the same place.
-func PartitionFor(key string, n int32) int32 { return (StringHash(key) & 0x7fffffff) % n }
+// PartitionFor is the partition, of n, that holds the state of key (a group or transactional id): by the absolute value of Java's
+// string hash, as in Kafka, so that both look for a group in the same place. The hash without one counts as 0 there.
+func PartitionFor(key string, n int32) int32 {
+	hash := StringHash(key)
+	if hash == math.MinInt32 {
+		return 0
+	}
+	return max(hash, -hash) % n
+}
 
 // StringHash is Java's String.hashCode.
 func StringHash(s string) int32 {

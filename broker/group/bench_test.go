@@ -49,7 +49,7 @@ func BenchmarkLoad(b *testing.B) {
 			w := newWorld(nil)
 			b.ReportAllocs()
 			for b.Loop() {
-				w.Unload(0, wire.NoLeaderEpoch)
+				w.Unload(0, w.epoch+1)
 				load := w.StartLoad(0, 1)
 				if err := load.Replay(context.Background(), read); err != nil {
 					b.Fatal(err)

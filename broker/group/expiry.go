@@ -23,7 +23,7 @@ func (s *shard) expireOffsets(now time.Time) (out coordinator.Result, more bool)
 		return out, false
 	}
 	out.Divisible = true
-	out.Rejected = func(error) (out coordinator.Result) {
+	out.Rejected = func() (out coordinator.Result) {
 		s.unchecked = nil // the next check finds them again
 		return out
 	}

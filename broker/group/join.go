@@ -210,7 +210,7 @@ func (s *shard) replace(g *group, j *joining, m *member, id string) {
 	}
 	j.answer()
 	j.out.Records = append(j.out.Records, groupRecord(g.id, g.record(j.now, g.assignments())))
-	j.out.Rejected = func(error) (out coordinator.Result) {
+	j.out.Rejected = func() (out coordinator.Result) {
 		g.rename(m, former.id)
 		g.update(m, former.protocols, former.rebalanceTimeout, former.sessionTimeout)
 		return out

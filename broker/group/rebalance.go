@@ -30,7 +30,10 @@ func (g *group) prepare(now time.Time, delay time.Duration, out *coordinator.Res
 	if g.state == completingRebalance {
 		for _, m := range g.members {
 			m.assignment = nil
-			m.failSync(wire.RebalanceInProgress, out)
+			if m.sync != nil {
+				m.alive(now) // it could not beat while it waited
+				m.failSync(wire.RebalanceInProgress, out)
+			}
 		}
 	}
 	g.syncDeadline = time.Time{}

@@ -86,7 +86,7 @@ func (s *shard) assign(now time.Time, g *group, list []kmsg.SyncGroupRequestGrou
 		}
 	}
 	out.Records = append(out.Records, groupRecord(g.id, g.record(now, assignments)))
-	out.Rejected = func(error) (out coordinator.Result) {
+	out.Rejected = func() (out coordinator.Result) {
 		g.prepare(now, s.cfg.InitialRebalanceDelay, &out)
 		s.settle(g)
 		return out

@@ -51,14 +51,6 @@ type FetchContext struct {
 // again in Answer: Fetch fills topic names into it.
 func (f *FetchContext) Partitions() []FetchPartition { return f.partitions }
 
-// SessionID is the id for an answer without partitions: of a throttled request.
-func (f *FetchContext) SessionID() int32 {
-	if f.session == nil {
-		return 0
-	}
-	return f.session.id
-}
-
 // fetchSession is what one client fetches. The cache's lock guards it.
 type fetchSession struct {
 	id         int32
