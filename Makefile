@@ -111,14 +111,18 @@ e2e-record: need ## start Apache Kafka and record the output of its tools anew
 	deploy/e2e/run record
 
 .PHONY: peers
-peers: build ## compare with Apache Kafka by the rigs in RIGS (../shared/rigs)
+peers: build rigs ## compare with Apache Kafka by the rigs in RIGS (../shared/rigs)
 	@scripts/need kcat python3 javac mvn
 	$(GO) run ./peers -rigs $(RIGS) -broker bin/tidemark
 
 .PHONY: peers-full
-peers-full: build ## the same with all client suites, most of an hour (librdkafka's builds, too)
+peers-full: build rigs ## the same with all client suites, most of an hour (librdkafka's builds, too)
 	@scripts/need kcat python3 javac mvn /usr/include/rapidjson/document.h
 	$(GO) run ./peers -rigs $(RIGS) -broker bin/tidemark -suites all
+
+.PHONY: rigs
+rigs:
+	@test -d $(RIGS) || { echo 'no rigs in $(RIGS): see CONTRIBUTING.md, or name their folder by RIGS=DIR' >&2; exit 1; }
 
 .PHONY: need
 need: # tools that tests call

@@ -147,7 +147,7 @@ func (m *member) warnWithoutGroups() {
 	}
 	if wanted > brokers && m.engine.Image().Topic(wire.ConsumerOffsetsTopic) == nil {
 		m.engine.logger.Warn("consumer groups are refused until there are as many brokers as offsets.topic.replication.factor asks for",
-			"offsets.topic.replication.factor", wanted, "brokers", brokers)
+			"replicas", wanted, "brokers", brokers)
 	}
 }
 

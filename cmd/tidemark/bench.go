@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -35,8 +35,10 @@ type latencyResult struct {
 }
 
 func newBenchResult(records, bytes int64, took time.Duration, latency *histogram) benchResult {
-	seconds := max(took.Seconds(), 1e-9)
-	r := benchResult{Records: records, Bytes: bytes, Seconds: took.Seconds(), RecordsPerSec: float64(records) / seconds, BytesPerSec: float64(bytes) / seconds}
+	r := benchResult{Records: records, Bytes: bytes, Seconds: took.Seconds()}
+	if took > 0 {
+		r.RecordsPerSec, r.BytesPerSec = float64(records)/r.Seconds, float64(bytes)/r.Seconds
+	}
 	if latency != nil {
 		r.LatencySeconds = &latencyResult{
 			latency.mean().Seconds(), latency.quantile(0.5).Seconds(), latency.quantile(0.99).Seconds(),
@@ -82,7 +84,7 @@ func benchProduceCommand(a *app) *cobra.Command {
 				return err
 			}
 			if f.records < 1 || f.size < 0 || f.clients < 1 {
-				return errors.New("--records and --clients must be at least 1, --size at least 0")
+				return mistake("--records and --clients must be at least 1, --size at least 0")
 			}
 			options = append(options, kgo.DefaultProduceTopic(args[0]), kgo.ProducerLinger(f.linger), kgo.MaxBufferedRecords(100_000))
 			result, err := a.benchProduce(cmd.Context(), f, options)
@@ -186,15 +188,17 @@ func benchConsumeCommand(a *app) *cobra.Command {
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: a.completeTopics,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at, err := parsePosition(from, a.now())
+			if err == nil && records < 1 {
+				err = mistake("--records must be at least 1")
+			}
 			if err != nil {
 				return err
 			}
-			client, err := kgo.NewClient(a.clientOptions(kgo.ConsumeTopics(args[0]), kgo.ConsumeStartOffset(at.consumeOffset()))...)
+			err = a.admin(cmd.Context(), func(ctx context.Context, admin *kadm.Client) error { return checkTopics(ctx, admin, args, nil) })
 			if err != nil {
 				return err
 			}
-			defer client.Close()
-			result, err := a.benchConsume(cmd.Context(), client, records)
+			result, err := a.benchConsume(cmd.Context(), args[0], at, records)
 			if err != nil {
 				return err
 			}
@@ -206,29 +210,39 @@ func benchConsumeCommand(a *app) *cobra.Command {
 	return c
 }
 
-// benchConsume reads until it has that many records, or none came for a time-out; the clock runs from the first record.
-func (a *app) benchConsume(ctx context.Context, client *kgo.Client, records int64) (benchResult, error) {
+// benchConsume reads until it has that many records, or none came for a time-out. The clock runs from before the client connects, since
+// it fetches from then on, to the last record that came.
+func (a *app) benchConsume(ctx context.Context, topic string, at position, records int64) (benchResult, error) {
+	start := a.now()
+	last := start
+	client, err := kgo.NewClient(a.clientOptions(kgo.ConsumeTopics(topic), kgo.ConsumeStartOffset(at.consumeOffset()))...)
+	if err != nil {
+		return benchResult{}, err
+	}
+	defer client.Close()
 	var got, bytes int64
-	var start, last time.Time
 	for got < records {
 		waiting, cancel := context.WithTimeout(ctx, a.timeout)
 		fetches := client.PollFetches(waiting)
 		late := waiting.Err() != nil
 		cancel()
-		if ctx.Err() != nil || late && got > 0 {
+		if late {
 			break
 		}
 		for _, failed := range fetches.Errors() {
 			return benchResult{}, fmt.Errorf("read %s-%d: %w", failed.Topic, failed.Partition, failed.Err)
 		}
 		last = a.now()
-		if got == 0 {
-			start = last
-		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			got++
 			bytes += int64(len(r.Key) + len(r.Value))
 		})
 	}
-	return newBenchResult(got, bytes, last.Sub(start), nil), nil //nolint:nilerr // that no more records come ends the measurement
+	switch {
+	case got == 0 && ctx.Err() != nil:
+		return benchResult{}, context.Cause(ctx)
+	case got == 0:
+		return benchResult{}, fmt.Errorf("no record of %s came for %v: there is nothing to measure", topic, a.timeout)
+	}
+	return newBenchResult(got, bytes, last.Sub(start), nil), nil
 }

@@ -15,14 +15,14 @@ import (
 type quorumView struct {
 	Leader        int32         `json:"leader"`
 	Epoch         int32         `json:"epoch"`
-	HighWatermark int64         `json:"highWatermark"`
+	HighWatermark int64         `json:"high_watermark"`
 	Replicas      []quorumVoter `json:"replicas"`
 }
 
 type quorumVoter struct {
 	Broker int32 `json:"broker"`
 	Voter  bool  `json:"voter"`
-	End    int64 `json:"logEndOffset"`
+	End    int64 `json:"log_end_offset"`
 	Lag    int64 `json:"lag"`
 }
 

@@ -147,13 +147,13 @@ type resource struct {
 func parseResource(args []string) (resource, error) {
 	kind, ok := resourceKinds[args[0]]
 	if !ok {
-		return resource{}, fmt.Errorf("%q is not a kind of resource: %s", args[0], kindHelp)
+		return resource{}, mistake("%q is not a kind of resource: %s", args[0], kindHelp)
 	}
 	r := resource{kind: kind}
 	if len(args) > 1 {
 		r.name = args[1]
 	} else if args[0] != "broker" {
-		return resource{}, fmt.Errorf("which %s?", args[0])
+		return resource{}, mistake("which %s?", args[0])
 	}
 	return r, nil
 }
@@ -226,7 +226,7 @@ func configAlterCommand(a *app) *cobra.Command {
 				return err
 			}
 			if len(changes) == 0 {
-				return fmt.Errorf("nothing to change: give --set, --delete, --append or --subtract")
+				return mistake("nothing to change: give --set, --delete, --append or --subtract")
 			}
 			return a.client(cmd.Context(), func(ctx context.Context, client *kgo.Client) error {
 				done, err := alterConfigs(ctx, client, r, changes, validate)
@@ -256,7 +256,7 @@ func configChanges(set, remove, add, subtract []string) ([]kadm.AlterConfig, err
 		for _, pair := range part.pairs {
 			key, value, ok := strings.Cut(pair, "=")
 			if !ok || key == "" {
-				return nil, fmt.Errorf("%q is not key=value", pair)
+				return nil, mistake("%q is not key=value", pair)
 			}
 			changes = append(changes, kadm.AlterConfig{Op: part.op, Name: key, Value: &value})
 		}

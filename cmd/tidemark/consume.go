@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -31,11 +32,10 @@ func consumeCommand(a *app) *cobra.Command {
 		Long: "Print the records of topics as they come, until interrupted.\n\nPositions are " + positionHelp +
 			".\n\nIn a format, %t is the topic, %p the partition, %o the offset, %k the key, %v the value, %h{%k=%v } the headers, " +
 			"%d the time in milliseconds, \\n a new line.",
-		Example: "  tidemark consume orders --from start --until-end\n  tidemark consume orders --from @-1h --format '%p %o %k: %v\\n'",
+		Example: "  tidemark consume orders --until-end\n  tidemark consume orders --from @-1h --format '%p %o %k: %v\\n'",
 		Args:    cobra.MinimumNArgs(1), ValidArgsFunction: a.completeTopics,
 		RunE: func(cmd *cobra.Command, topics []string) error {
 			out := bufio.NewWriter(cmd.OutOrStdout())
-			defer out.Flush()
 			write, err := f.printer(out, a.json)
 			if err != nil {
 				return err
@@ -55,7 +55,7 @@ func consumeCommand(a *app) *cobra.Command {
 			return a.consume(cmd.Context(), client, f, topics, quiet, write, out.Flush)
 		},
 	}
-	c.Flags().StringVar(&f.from, "from", "end", "where to begin: "+positionHelp)
+	c.Flags().StringVar(&f.from, "from", "", "where to begin: "+positionHelp+" (default start with --until-end or --count, else end)")
 	c.Flags().StringVarP(&f.group, "group", "g", "", "consumer group to join; it remembers how far it came")
 	c.Flags().Int32SliceVarP(&f.partitions, "partition", "p", nil, "only these partitions")
 	c.Flags().IntVarP(&f.count, "count", "n", 0, "stop after this many records")
@@ -75,8 +75,20 @@ func (a *app) leave(client *kgo.Client, stop func()) {
 	client.Close()
 }
 
+// position is where to begin: who asks for some records and no more means those that are there.
+func (f *consumeFlags) position(now time.Time) (position, error) {
+	switch {
+	case f.from != "":
+		return parsePosition(f.from, now)
+	case f.untilEnd || f.count > 0:
+		return position{kind: atStart}, nil
+	default:
+		return position{kind: atEnd}, nil
+	}
+}
+
 func (f *consumeFlags) options(topics []string, now time.Time, quiet *silence) ([]kgo.Opt, error) {
-	at, err := parsePosition(f.from, now)
+	at, err := f.position(now)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +125,7 @@ func (f *consumeFlags) printer(out *bufio.Writer, asJSON bool) (func(*kgo.Record
 	}
 	formatter, err := kgo.NewRecordFormatter(f.format)
 	if err != nil {
-		return nil, fmt.Errorf("format %q: %w", f.format, err)
+		return nil, mistake("format %q: %w", f.format, err)
 	}
 	var buffer []byte
 	return func(r *kgo.Record) error {
@@ -127,8 +139,10 @@ func (f *consumeFlags) printer(out *bufio.Writer, asJSON bool) (func(*kgo.Record
 func (a *app) consume(ctx context.Context, client *kgo.Client, f consumeFlags, topics []string, quiet *silence,
 	write func(*kgo.Record) error, flush func() error,
 ) error {
-	ends, err := f.ends(ctx, kadm.NewClient(client), topics)
-	if err != nil {
+	ends, err := a.findEnds(ctx, client, f, topics)
+	if ctx.Err() != nil {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	if f.group != "" {
@@ -174,6 +188,39 @@ func (a *app) consume(ctx context.Context, client *kgo.Client, f consumeFlags, t
 			}
 			if waited := a.now().Sub(heard); waited > patience {
 				return shortError(short, patience)
+			}
+		}
+	}
+	return nil
+}
+
+// findEnds finds out whether all is there that is to be read, and where it ends: the client would wait for ever for a topic that is not
+// there, and for a cluster.
+func (a *app) findEnds(ctx context.Context, client *kgo.Client, f consumeFlags, topics []string) (endOffsets, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	admin := kadm.NewClient(client)
+	if err := checkTopics(ctx, admin, topics, f.partitions); err != nil {
+		return nil, err
+	}
+	return f.ends(ctx, admin, topics)
+}
+
+// checkTopics fails where a topic is missing, or a partition of it. What has no leader for the moment is there.
+func checkTopics(ctx context.Context, admin *kadm.Client, topics []string, partitions []int32) error {
+	found, err := admin.ListTopicsWithInternal(ctx, topics...)
+	if err != nil {
+		return err
+	}
+	for _, t := range found.Sorted() {
+		if errors.Is(t.Err, kerr.LeaderNotAvailable) {
+			continue
+		} else if t.Err != nil {
+			return fmt.Errorf("topic %s: %w", t.Topic, t.Err)
+		}
+		for _, p := range partitions {
+			if _, ok := t.Partitions[p]; !ok {
+				return fmt.Errorf("%s: %w", partitionName(t.Topic, p), kerr.UnknownTopicOrPartition)
 			}
 		}
 	}

@@ -31,27 +31,31 @@ func (f *consumeFlags) ends(ctx context.Context, admin *kadm.Client, topics []st
 	if !f.untilEnd {
 		return nil, nil
 	}
-	starts, err := admin.ListStartOffsets(ctx, topics...)
-	if err == nil {
-		err = starts.Error()
-	}
+	starts, err := listing(admin.ListStartOffsets(ctx, topics...))
 	if err != nil {
 		return nil, err
 	}
-	listed, err := admin.ListEndOffsets(ctx, topics...)
-	if err == nil {
-		err = listed.Error()
-	}
+	listed, err := listing(admin.ListEndOffsets(ctx, topics...))
 	if err != nil {
 		return nil, err
 	}
 	ends := make(endOffsets)
-	listed.Each(func(o kadm.ListedOffset) {
-		start, _ := starts.Lookup(o.Topic, o.Partition)
-		if o.Offset > start.Offset && f.wants(o.Partition) {
-			ends[kadm.Partition{Topic: o.Topic, Partition: o.Partition}] = o.Offset
+	for _, o := range listed.Offsets().Sorted() {
+		if !f.wants(o.Partition) {
+			continue
 		}
-	})
+		start, err := listedOffset(starts, o.Topic, o.Partition)
+		if err != nil {
+			return nil, fmt.Errorf("start of %s: %w", partitionName(o.Topic, o.Partition), err)
+		}
+		end, err := listedOffset(listed, o.Topic, o.Partition)
+		if err != nil {
+			return nil, fmt.Errorf("end of %s: %w", partitionName(o.Topic, o.Partition), err)
+		}
+		if end > start {
+			ends[kadm.Partition{Topic: o.Topic, Partition: o.Partition}] = end
+		}
+	}
 	return ends, nil
 }
 

@@ -134,3 +134,40 @@ func TestSilence(t *testing.T) {
 		})
 	}
 }
+
+// Without this it would wait for ever, and nobody knew for what.
+func TestConsumeDoesNotWaitForWhatIsNotThere(t *testing.T) {
+	address, _ := testBroker(t)
+	s := session{t, address}
+	s.ok("", "topic create t")
+	for line, want := range map[string]string{
+		"consume nope":      "topic nope: UNKNOWN_TOPIC_OR_PARTITION",
+		"consume t nope":    "`tidemark topic list` shows the topics.",
+		"consume nope -g g": "topic nope: UNKNOWN_TOPIC_OR_PARTITION",
+		"consume t -p 0,99": "t-99: UNKNOWN_TOPIC_OR_PARTITION",
+		"consume t --bootstrap 127.0.0.1:1 --timeout 1s": "No answer from 127.0.0.1:1.",
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		got := tidemarkIn(ctx, map[string]string{"TIDEMARK_BOOTSTRAP": address}, strings.NewReader(""), strings.Fields(line)...)
+		cancel()
+		if got.status != 1 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: status %d, %s", line, got.status, got.stderr)
+		}
+	}
+	if topics := s.ok("", "topic list"); strings.Contains(topics, "nope") {
+		t.Errorf("to look for a topic has created it:\n%s", topics)
+	}
+}
+
+// Who says where it ends wants what is there.
+func TestConsumeOfWhatIsThereBeginsAtTheStart(t *testing.T) {
+	address, _ := testBroker(t)
+	s := session{t, address}
+	s.ok("", "topic create t")
+	s.ok("a\nb\n", "produce t")
+	for line, want := range map[string]string{"consume t -e": "a\nb\n", "consume t -n 1": "a\n", "consume t -e --from 1": "b\n"} {
+		if got := s.ok("", line); got != want {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,16 +36,18 @@ func logDumpCommand(a *app) *cobra.Command {
 		Example: "  tidemark log dump data/orders-0\n  tidemark log dump data/orders-0/00000000000000000000.log --records",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error {
-			d.out, d.json = cmd.OutOrStdout(), a.json
-			for _, path := range paths {
-				if err := d.dump(path); err != nil {
-					return err
+			return buffered(cmd, func(out *bufio.Writer) error {
+				d.out, d.json = out, a.json
+				for _, path := range paths {
+					if err := d.dump(cmd.Context(), path); err != nil {
+						return err
+					}
 				}
-			}
-			if d.damaged > 0 {
-				return errDamaged
-			}
-			return nil
+				if d.damaged > 0 {
+					return errDamaged
+				}
+				return nil
+			})
 		},
 	}
 	c.Flags().BoolVarP(&d.records, "records", "r", false, "print the records of each batch")
@@ -61,13 +65,13 @@ type dumper struct {
 }
 
 // dump prints a file, or what a folder holds. A folder of partition folders is gone through.
-func (d *dumper) dump(path string) error {
+func (d *dumper) dump(ctx context.Context, path string) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
 	if !info.IsDir() {
-		return d.file(path)
+		return d.file(ctx, path)
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -77,9 +81,9 @@ func (d *dumper) dump(path string) error {
 		below := filepath.Join(path, e.Name())
 		switch {
 		case e.IsDir():
-			err = d.dump(below)
+			err = d.dump(ctx, below)
 		case formatOf(below) != nil:
-			err = d.file(below)
+			err = d.file(ctx, below)
 		}
 		if err != nil {
 			return err
@@ -89,7 +93,7 @@ func (d *dumper) dump(path string) error {
 }
 
 // format prints a file of one kind.
-type format func(d *dumper, path string) error
+type format func(ctx context.Context, d *dumper, path string) error
 
 // formatOf finds the format by the file's name, nil for none.
 func formatOf(path string) format {
@@ -104,7 +108,7 @@ func formatOf(path string) format {
 	}
 	switch filepath.Ext(name) {
 	case ".log":
-		return (*dumper).segment
+		return dumpSegment
 	case ".index":
 		return whole("offset index", dumpOffsetIndex)
 	case ".timeindex":
@@ -117,12 +121,12 @@ func formatOf(path string) format {
 	return nil
 }
 
-func (d *dumper) file(path string) error {
+func (d *dumper) file(ctx context.Context, path string) error {
 	dump := formatOf(path)
 	if dump == nil {
 		return fmt.Errorf("%s: not a file of a log: its name is none of *.log, *.index, *.timeindex, *.txnindex, *.snapshot, *-checkpoint, meta.properties", path)
 	}
-	return dump(d, path)
+	return dump(ctx, d, path)
 }
 
 // fileView is a file that was read at once.
@@ -170,7 +174,10 @@ func (v *fileView) write(p *page) {
 
 // whole makes a format of a function that reads a file at once. The function's error is what is wrong with the file.
 func whole(kind string, read func(v *fileView, data []byte) error) format {
-	return func(d *dumper, path string) error {
+	return func(ctx context.Context, d *dumper, path string) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return err
@@ -190,10 +197,9 @@ func (d *dumper) emit(v view) error {
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(v)
 	}
-	p := &page{out: d.out}
+	p := newPage(d.out)
 	v.write(p)
-	p.flush()
-	return nil
+	return p.end()
 }
 
 func dumpEpochs(v *fileView, data []byte) error {

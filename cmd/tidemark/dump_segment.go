@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -231,14 +232,17 @@ func (s segmentEnd) write(p *page) {
 	fmt.Fprintln(p.out)
 }
 
-// segment prints the batches of a .log file as it reads them.
-func (d *dumper) segment(path string) error {
+// dumpSegment prints the batches of a .log file as it reads them.
+func dumpSegment(ctx context.Context, d *dumper, path string) error {
 	if !d.json {
 		fmt.Fprintf(d.out, "%s: segment\n", path)
 	}
 	end := segmentEnd{File: path, Kind: "segment"}
 	next := wire.Offset(-1)
 	for b, err := range batchesOf(path) {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		var view batchView
 		if err == nil {
 			if b.BaseOffset() < next {

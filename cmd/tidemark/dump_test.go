@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -132,6 +134,21 @@ func TestDumpFindsDamage(t *testing.T) {
 	}
 }
 
+func TestDumpIsInterrupted(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if got := tidemarkIn(ctx, nil, strings.NewReader(""), "log", "dump", partitionFolder(t)); got.status != 1 || strings.Contains(got.stdout, "batches 3") {
+		t.Errorf("status %d: %s", got.status, got.stdout)
+	}
+}
+
+func TestADumpToAFullDiskFails(t *testing.T) {
+	args := []string{"log", "dump", partitionFolder(t)}
+	if status := run(t.Context(), args, strings.NewReader(""), noSpace{}, io.Discard, func(string) string { return "" }); status != 1 {
+		t.Errorf("status %d", status)
+	}
+}
+
 func FuzzDumpSegment(f *testing.F) {
 	w := record.Builder{}
 	w.Append(1, []byte("k"), []byte("v"))
@@ -147,7 +164,7 @@ func FuzzDumpSegment(f *testing.F) {
 		}
 		var out bytes.Buffer
 		d := dumper{out: &out, records: true}
-		if err := d.file(path); err != nil {
+		if err := d.file(t.Context(), path); err != nil {
 			t.Errorf("a damaged file ended the dump: %v", err)
 		}
 	})

@@ -25,7 +25,7 @@ func explain(err error, bootstrap []string) string {
 		return withAdvice(err.Error(), kafka.Code)
 	case errors.Is(err, object.ErrUnavailable): // nobody has asked a broker
 		return err.Error()
-	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrRecordTimeout):
+	case errors.As(err, &network) && network.Op != "listen", errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrRecordTimeout):
 		return fmt.Sprintf("%v\nNo answer from %s. Start a broker with `tidemark dev`, or name another with --bootstrap.", err, strings.Join(bootstrap, ", "))
 	default:
 		return err.Error()

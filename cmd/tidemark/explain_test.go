@@ -14,3 +14,10 @@ func TestAStoreThatDoesNotAnswerIsNoBrokerThatDoesNot(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestAPortThatIsTakenIsNoBrokerThatDoesNotAnswer(t *testing.T) {
+	taken := fmt.Errorf("listen: %w", &net.OpError{Op: "listen", Err: net.ErrClosed})
+	if got := explain(taken, []string{"a:1"}); got != taken.Error() {
+		t.Errorf("%q", got)
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,7 +126,7 @@ func groupDescribeCommand(a *app) *cobra.Command {
 					partitions.Merge(g.assigned())
 					var ends kadm.ListedOffsets
 					if len(partitions) > 0 {
-						if ends, err = admin.ListEndOffsets(ctx, partitions.Topics()...); err != nil {
+						if ends, err = listing(admin.ListEndOffsets(ctx, partitions.Topics()...)); err != nil {
 							return err
 						}
 					}
@@ -228,8 +229,8 @@ func groupDeleteOffsetsCommand(a *app) *cobra.Command {
 						remove.Add(o.Topic, o.Partition)
 					}
 				})
-				if len(remove) == 0 {
-					return fmt.Errorf("group %s has no offsets there; `tidemark group describe %s` shows them", args[0], args[0])
+				if name := scope.unmatched(remove); name != "" {
+					return fmt.Errorf("group %s has no offset of %s; `tidemark group describe %s` shows them", args[0], name, args[0])
 				}
 				deleted, err := admin.DeleteOffsets(ctx, args[0], remove)
 				if err != nil {
@@ -254,11 +255,11 @@ func groupDeleteOffsetsCommand(a *app) *cobra.Command {
 // scope is some topics, or some of their partitions. Empty it is everything.
 type scope map[string][]int32
 
-// parseScope reads topic and topic:partition.
+// parseScope reads topic, topic:partition, and topic/partition as the tier commands have it.
 func parseScope(texts []string) (scope, error) {
 	s := make(scope)
 	for _, text := range texts {
-		topic, digits, some := strings.Cut(text, ":")
+		topic, digits, some := strings.Cut(strings.Replace(text, "/", ":", 1), ":")
 		if _, known := s[topic]; !known {
 			s[topic] = nil
 		}
@@ -267,7 +268,7 @@ func parseScope(texts []string) (scope, error) {
 		}
 		partition, err := strconv.ParseInt(digits, 10, 32)
 		if err != nil || partition < 0 {
-			return nil, fmt.Errorf("%q is not topic or topic:partition", text)
+			return nil, mistake("%q is not topic or topic:partition", text)
 		}
 		s[topic] = append(s[topic], int32(partition))
 	}
@@ -277,4 +278,22 @@ func parseScope(texts []string) (scope, error) {
 func (s scope) holds(topic string, partition int32) bool {
 	partitions, named := s[topic]
 	return len(s) == 0 || named && (len(partitions) == 0 || slices.Contains(partitions, partition))
+}
+
+// topics are those that the scope names.
+func (s scope) topics() []string { return slices.Sorted(maps.Keys(s)) }
+
+// unmatched is the first topic or partition that the scope names and that is none of the found ones; nothing where all are.
+func (s scope) unmatched(found kadm.TopicsSet) string {
+	for _, topic := range s.topics() {
+		if len(s[topic]) == 0 && len(found[topic]) == 0 {
+			return topic
+		}
+		for _, partition := range s[topic] {
+			if !found.Lookup(topic, partition) {
+				return partitionName(topic, partition)
+			}
+		}
+	}
+	return ""
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -28,12 +29,23 @@ func loadGroup(ctx context.Context, admin *kadm.Client, name string) (*group, er
 		if modern, err := admin.DescribeConsumerGroups(ctx, name); err == nil && modern[name].Err == nil {
 			return newConsumerGroup(modern[name]), nil
 		}
-		return nil, kerr.GroupIDNotFound
+		listed, _ := admin.ListGroups(ctx) // where it fails, the group is as good as missing
+		return nil, missingGroup(listed[name])
 	}
 	if classic.Err != nil {
 		return nil, classic.Err
 	}
 	return newClassicGroup(classic), nil
+}
+
+// missingGroup is the error of a group that neither request knows; listed is the group in the list, if it is there.
+func missingGroup(listed kadm.ListedGroup) error {
+	switch kind := strings.ToLower(listed.GroupType); kind {
+	case "", "classic", "consumer":
+		return kerr.GroupIDNotFound
+	default:
+		return fmt.Errorf("it is a %s group, and those are not shown here", kind)
+	}
 }
 
 func newClassicGroup(d kadm.DescribedGroup) *group {

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // resetFlags are the flags of group reset.
@@ -36,8 +36,12 @@ func groupResetCommand(a *app) *cobra.Command {
 					return err
 				}
 			}
+			scope, err := parseScope(f.topics)
+			if err != nil {
+				return err
+			}
 			return a.admin(cmd.Context(), func(ctx context.Context, admin *kadm.Client) error {
-				plan, err := f.plan(ctx, admin, args[0], at)
+				plan, err := f.plan(ctx, admin, args[0], scope, at)
 				if err != nil {
 					return err
 				}
@@ -70,57 +74,70 @@ type resetRow struct {
 type resetPlan []resetRow
 
 // plan works out the new offsets, held between the start and the end of each partition.
-func (f *resetFlags) plan(ctx context.Context, admin *kadm.Client, group string, at position) (resetPlan, error) {
-	scope, err := parseScope(f.topics)
-	if err != nil {
-		return nil, err
-	}
+func (f *resetFlags) plan(ctx context.Context, admin *kadm.Client, group string, scope scope, at position) (resetPlan, error) {
 	committed, err := admin.FetchOffsets(ctx, group)
 	if err != nil {
 		return nil, err
 	}
-	topics := scopeTopics(scope, committed)
+	topics := scope.topics()
+	if len(scope) == 0 {
+		topics = committed.Partitions().Topics()
+	}
 	if len(topics) == 0 {
 		return nil, fmt.Errorf("group %s has committed nothing; name what to set with --topic", group)
 	}
 	targets, err := at.resolve(ctx, admin, topics...)
+	if err == nil {
+		err = missingTopic(targets)
+	}
 	if err != nil {
 		return nil, err
 	}
-	starts, err := admin.ListStartOffsets(ctx, topics...)
+	if name := scope.unmatched(targets.Offsets().TopicsSet()); name != "" {
+		return nil, fmt.Errorf("%s: %w", name, kerr.UnknownTopicOrPartition)
+	}
+	starts, err := listing(admin.ListStartOffsets(ctx, topics...))
 	if err != nil {
 		return nil, err
 	}
-	ends, err := admin.ListEndOffsets(ctx, topics...)
+	ends, err := listing(admin.ListEndOffsets(ctx, topics...))
 	if err != nil {
 		return nil, err
 	}
-	plan := resetPlan{}
-	for _, o := range targets.Sorted() {
+	plan, planned := resetPlan{}, make(kadm.TopicsSet)
+	for _, o := range targets.Offsets().Sorted() {
 		before, has := committed.Lookup(o.Topic, o.Partition)
 		if !scope.holds(o.Topic, o.Partition) || len(scope) == 0 && !has {
 			continue
 		}
-		row := resetRow{Topic: o.Topic, Partition: o.Partition, Target: o.At}
+		row := resetRow{Topic: o.Topic, Partition: o.Partition}
 		if has && before.At >= 0 {
 			row.Committed = &before.At
 		}
-		if f.to == "" {
-			if row.Committed == nil {
-				continue // there is nothing to shift
+		switch {
+		case f.to != "":
+			if row.Target, err = listedOffset(targets, o.Topic, o.Partition); err != nil {
+				return nil, fmt.Errorf("offset in %s: %w", partitionName(o.Topic, o.Partition), err)
 			}
+		case row.Committed == nil:
+			continue // there is nothing to shift
+		default:
 			row.Target = *row.Committed + f.shift
 		}
 		if row.Target, err = within(starts, ends, o.Topic, o.Partition, row.Target); err != nil {
 			return nil, err
 		}
 		plan = append(plan, row)
+		planned.Add(row.Topic, row.Partition)
+	}
+	if name := scope.unmatched(planned); name != "" {
+		return nil, fmt.Errorf("group %s has committed nothing of %s that could be shifted; --to sets its position", group, name)
 	}
 	return plan, nil
 }
 
-// within is the offset held between the start and the end of the partition. A leader that was just elected may not know its end yet: to
-// take the offset in the answer for it would rewind the group.
+// within is the offset held between the start and the end of the partition. To take what stands in the answer of a leader that does not
+// know its end yet would rewind the group.
 func within(starts, ends kadm.ListedOffsets, topic string, partition int32, offset int64) (int64, error) {
 	start, err := listedOffset(starts, topic, partition)
 	if err != nil {
@@ -133,33 +150,6 @@ func within(starts, ends kadm.ListedOffsets, topic string, partition int32, offs
 	return max(start, min(end, offset)), nil
 }
 
-func listedOffset(listed kadm.ListedOffsets, topic string, partition int32) (int64, error) {
-	o, ok := listed.Lookup(topic, partition)
-	switch {
-	case ok && o.Err != nil:
-		return 0, o.Err
-	case !ok || o.Offset < 0:
-		return 0, errors.New("the cluster did not tell it")
-	default:
-		return o.Offset, nil
-	}
-}
-
-// scopeTopics is the topics of the scope, or those that the group has committed.
-func scopeTopics(s scope, committed kadm.OffsetResponses) []string {
-	var topics []string
-	for topic := range s {
-		topics = append(topics, topic)
-	}
-	if len(s) == 0 {
-		for topic := range committed {
-			topics = append(topics, topic)
-		}
-	}
-	slices.Sort(topics)
-	return topics
-}
-
 func (r resetPlan) commit(ctx context.Context, admin *kadm.Client, group string) error {
 	offsets := make(kadm.Offsets)
 	for _, row := range r {
@@ -169,10 +159,22 @@ func (r resetPlan) commit(ctx context.Context, admin *kadm.Client, group string)
 	if err == nil {
 		err = committed.Error()
 	}
-	if err != nil {
+	if ofMembers(err) {
 		return errors.Join(err, fmt.Errorf("a group with members cannot be moved; `tidemark group members %s` shows them", group))
 	}
-	return nil
+	return err
+}
+
+// ofMembers tells whether a commit from outside was refused because the group has members.
+func ofMembers(err error) bool {
+	for _, refused := range []error{
+		kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.RebalanceInProgress, kerr.StaleMemberEpoch, kerr.NonEmptyGroup,
+	} {
+		if errors.Is(err, refused) {
+			return true
+		}
+	}
+	return false
 }
 
 // resetResult is the view of group reset.

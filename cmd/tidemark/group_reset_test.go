@@ -35,6 +35,25 @@ func TestAResetNeedsTheStartAndTheEnd(t *testing.T) {
 	}
 }
 
+func TestOnlyAGroupsMembersAreBlamedForThemselves(t *testing.T) {
+	for err, want := range map[error]bool{
+		kerr.UnknownMemberID: true, kerr.NonEmptyGroup: true, kerr.GroupAuthorizationFailed: false, kerr.NotCoordinator: false, nil: false,
+	} {
+		if got := ofMembers(err); got != want {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
+
+func TestAGroupOfAnotherKindIsNotMissing(t *testing.T) {
+	if err := missingGroup(kadm.ListedGroup{}); !errors.Is(err, kerr.GroupIDNotFound) {
+		t.Error(err)
+	}
+	if err := missingGroup(kadm.ListedGroup{Group: "g", GroupType: "share"}); err == nil || err.Error() != "it is a share group, and those are not shown here" {
+		t.Error(err)
+	}
+}
+
 func listed(offset kadm.ListedOffset) kadm.ListedOffsets {
 	return kadm.ListedOffsets{offset.Topic: {offset.Partition: offset}}
 }

@@ -78,6 +78,7 @@ func TestCommandsAgainstABroker(t *testing.T) {
 
 	expect(t, s.ok("", "topic create "+topic+" -p 2 -c retention.ms=86400000"), "created with 2 partitions, 1 replica")
 	expect(t, s.fails("topic create "+topic), "TOPIC_ALREADY_EXISTS", "Use --if-not-exists")
+	expect(t, s.ok("", "topic create "+topic+"y -p 1 -r 1 --validate-only"), "would be created with 1 partition, 1 replica")
 	expect(t, s.ok("", "topic create "+topic+" --if-not-exists"), "exists")
 	expect(t, s.fails("topic create "+topic+"x -c retention.ms=abc"), "INVALID_CONFIG: Invalid value abc for configuration retention.ms: Not a number of type LONG")
 	expect(t, s.ok("", "topic list"), topic)
@@ -165,11 +166,37 @@ func TestCommandsAgainstABroker(t *testing.T) {
 	if measured.Records != 500 || measured.LatencySeconds == nil || measured.LatencySeconds.Max <= 0 {
 		t.Errorf("bench %+v", measured)
 	}
-	if read := decode[benchResult](s, "bench consume "+topic+" -n 500"); read.Records < 500 {
+	if read := decode[benchResult](s, "bench consume "+topic+" -n 500"); read.Records < 500 || read.Seconds <= 0 {
 		t.Errorf("bench %+v", read)
 	}
 	expect(t, s.ok("", "__complete topic describe cli-test"), topic)
 
 	expect(t, s.ok("", "topic delete "+topic), "deleted")
 	expect(t, s.fails("topic describe "+topic), "UNKNOWN_TOPIC_OR_PARTITION", "`tidemark topic list` shows the topics.")
+}
+
+// What is named and is not there is an error, also where a request to nothing would succeed.
+func TestNothingToDoIsAnError(t *testing.T) {
+	s := session{t, testBootstrap(t)}
+	topic := fmt.Sprintf("cli-test-%d", rand.Uint32())
+	group := topic + "-group"
+	s.ok("", "topic create "+topic+" -p 2")
+	s.ok("a\n", "produce "+topic+" -p 0")
+	s.ok("", "consume "+topic+" -n 1 -g "+group)
+	for line, want := range map[string]string{
+		"topic truncate $t --before end -p 0,99":         "$t-99: UNKNOWN_TOPIC_OR_PARTITION",
+		"topic truncate $t-none --before end":            "topic $t-none: UNKNOWN_TOPIC_OR_PARTITION",
+		"group reset $g --to start --execute -t $t:99":   "$t-99: UNKNOWN_TOPIC_OR_PARTITION",
+		"group reset $g --shift -1 --execute -t $t:1":    "has committed nothing of $t-1",
+		"group reset $g-none --shift -1 --execute -t $t": "has committed nothing of $t",
+		"group delete-offsets $g -t $t:0 -t $t:99":       "has no offset of $t-99",
+		"consume $t -p 99 -e":                            "$t-99: UNKNOWN_TOPIC_OR_PARTITION",
+		"offset list $t-none":                            "topic $t-none: UNKNOWN_TOPIC_OR_PARTITION",
+		"bench consume $t --from end --timeout 2s":       "no record of $t came for 2s",
+		"bench consume $t-none":                          "topic $t-none: UNKNOWN_TOPIC_OR_PARTITION",
+	} {
+		names := strings.NewReplacer("$t", topic, "$g", group)
+		expect(t, s.fails(names.Replace(line)), names.Replace(want))
+	}
+	s.ok("", "topic delete "+topic)
 }

@@ -1,5 +1,5 @@
 // Command tidemark is the broker and the tool for people who run it. Commands that talk to a cluster speak the public
-// protocol, so they work with any Kafka; `log dump` reads files.
+// protocol, so they work with any Kafka that asks for no TLS and no login; `log dump` reads files.
 package main
 
 import (

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -56,12 +57,27 @@ func memoryTotal() int64 {
 	if info, err := os.ReadFile("/proc/meminfo"); err == nil {
 		total = memTotalOf(string(info))
 	}
-	if limit, err := os.ReadFile("/sys/fs/cgroup/memory.max"); err == nil {
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64); err == nil && (total == 0 || n < total) {
-			total = n
+	group, _ := os.ReadFile("/proc/self/cgroup")
+	for dir := cgroupOf(string(group)); ; dir = path.Dir(dir) {
+		if limit, err := os.ReadFile(path.Join("/sys/fs/cgroup", dir, "memory.max")); err == nil {
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(limit)), 10, 64); err == nil && (total == 0 || n < total) {
+				total = n
+			}
+		}
+		if dir == "/" {
+			return total
 		}
 	}
-	return total
+}
+
+// cgroupOf is the control group in /proc/self/cgroup, whose ancestors have limits, too; "/" if it can't be told. A container sees its own as "/".
+func cgroupOf(groups string) string {
+	for line := range strings.Lines(groups) {
+		if dir, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			return path.Join("/", dir)
+		}
+	}
+	return "/"
 }
 
 // memTotalOf reads MemTotal of /proc/meminfo.

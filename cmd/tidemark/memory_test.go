@@ -64,3 +64,18 @@ func TestMemTotalIsRead(t *testing.T) {
 		}
 	}
 }
+
+func TestTheControlGroupOfTheProcess(t *testing.T) {
+	for groups, want := range map[string]string{
+		"0::/system.slice/tidemark.service\n":   "/system.slice/tidemark.service",
+		"12:memory:/old\n0::/user.slice/1000\n": "/user.slice/1000",
+		"0::/\n":                                "/",
+		"12:memory:/old\n":                      "/",
+		"0::/../../other\n":                     "/other", // of a namespace that has been left
+		"":                                      "/",
+	} {
+		if got := cgroupOf(groups); got != want {
+			t.Errorf("%q: %s, want %s", groups, got, want)
+		}
+	}
+}

@@ -2,18 +2,13 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/tidemark-io/tidemark/broker/engine"
 	"github.com/tidemark-io/tidemark/tier/chain"
-	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/cluster"
-	"github.com/tidemark-io/tidemark/tier/object/storeurl"
 )
 
 func metadataCommand(a *app) *cobra.Command {
@@ -46,9 +41,11 @@ func metadataCatCommand(a *app, url *string) *cobra.Command {
 		Example: "  tidemark metadata cat --store file:///var/lib/tidemark/store | jq -c .record",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withStore(cmd, a, *url, func(ctx context.Context, store object.Store) error {
-				out := bufio.NewWriter(cmd.OutOrStdout())
-				defer out.Flush()
+			store, ctx, err := a.openCluster(cmd, *url)
+			if err != nil {
+				return err
+			}
+			return buffered(cmd, func(out *bufio.Writer) error {
 				lines := json.NewEncoder(out)
 				lines.SetEscapeHTML(false)
 				for entry, err := range chain.Read(ctx, store, cluster.MetadataPrefix, from) {
@@ -80,30 +77,12 @@ func metadataImageCommand(a *app, url *string) *cobra.Command {
 		Example: "  tidemark metadata image --store file:///var/lib/tidemark/store | jq .records[]",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withStore(cmd, a, *url, func(ctx context.Context, store object.Store) error {
-				image, err := engine.ReadImage(ctx, store)
-				if err != nil {
-					return err
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", image.Snapshot())
+			b, _, err := a.openBucket(cmd, *url)
+			if err != nil {
 				return err
-			})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", b.image.Snapshot())
+			return err
 		},
 	}
-}
-
-// withStore runs fn on a store that holds a cluster.
-func withStore(cmd *cobra.Command, a *app, url string, fn func(context.Context, object.Store) error) error {
-	ctx, cancel := context.WithTimeout(cmd.Context(), a.timeout)
-	defer cancel()
-	store, err := storeurl.Open(ctx, url)
-	if err != nil {
-		return err
-	}
-	if _, err := store.Head(ctx, cluster.Key); errors.Is(err, object.ErrNotExist) {
-		return fmt.Errorf("%s holds no cluster: %s is missing", url, cluster.Key)
-	} else if err != nil {
-		return err
-	}
-	return fn(ctx, store)
 }

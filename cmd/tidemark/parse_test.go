@@ -29,7 +29,7 @@ func TestPositions(t *testing.T) {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"", "-1", "first", "@", "@yesterday", "1.5"} {
+	for _, text := range []string{"", "-1", "first", "@", "@yesterday", "@24h", "@+1ms", "1.5"} {
 		if got, err := parsePosition(text, now); err == nil {
 			t.Errorf("%q is taken as %+v", text, got)
 		}
@@ -37,7 +37,7 @@ func TestPositions(t *testing.T) {
 }
 
 func TestScopes(t *testing.T) {
-	s, err := parseScope([]string{"a:1", "b", "a:3"})
+	s, err := parseScope([]string{"a:1", "b", "a/3"})
 	if err != nil {
 		t.Fatal(err)
 	}

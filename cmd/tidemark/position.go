@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +28,8 @@ const (
 
 const positionHelp = "start, end, an offset, or @ with a time: milliseconds, 2026-01-31T08:00:00Z, or an age as in @-2h"
 
+const momentHelp = "milliseconds, 2026-01-31T08:00:00Z, or an age as in -2h"
+
 // parsePosition reads what positionHelp describes.
 func parsePosition(text string, now time.Time) (position, error) {
 	switch text {
@@ -43,16 +44,20 @@ func parsePosition(text string, now time.Time) (position, error) {
 	}
 	offset, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || offset < 0 {
-		return position{}, fmt.Errorf("%q is not a position: %s", text, positionHelp)
+		return position{}, mistake("%q is not a position: %s", text, positionHelp)
 	}
 	return position{kind: atOffset, offset: offset}, nil
 }
 
+// parseMoment reads what momentHelp describes. An age without its minus would be a time to come, and before that lies everything.
 func parseMoment(text string, now time.Time) (int64, error) {
 	if milli, err := strconv.ParseInt(text, 10, 64); err == nil && milli >= 0 {
 		return milli, nil
 	}
 	if age, err := time.ParseDuration(text); err == nil {
+		if age > 0 {
+			return 0, mistake("%q lies in the future: an age is written -%s, as a position @-%[2]s", text, strings.TrimPrefix(text, "+"))
+		}
 		return now.Add(age).UnixMilli(), nil
 	}
 	for _, layout := range []string{time.RFC3339, time.DateTime, time.DateOnly} {
@@ -60,7 +65,7 @@ func parseMoment(text string, now time.Time) (int64, error) {
 			return t.UnixMilli(), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is not a time: %s", text, positionHelp)
+	return 0, mistake("%q is not a time: %s", text, momentHelp)
 }
 
 // consumeOffset is the position for a consumer.
@@ -77,31 +82,21 @@ func (p position) consumeOffset() kgo.Offset {
 	}
 }
 
-// resolve finds the offset of the position in every partition of the topics. After the last record a time is the end.
-func (p position) resolve(ctx context.Context, admin *kadm.Client, topics ...string) (kadm.Offsets, error) {
-	var listed kadm.ListedOffsets
-	var err error
+// resolve finds the offset of the position in every partition of the topics. After the last record a time is the end. Partitions that
+// nobody answers for have an error, as in listing.
+func (p position) resolve(ctx context.Context, admin *kadm.Client, topics ...string) (kadm.ListedOffsets, error) {
 	switch p.kind {
 	case atStart:
-		listed, err = admin.ListStartOffsets(ctx, topics...)
+		return listing(admin.ListStartOffsets(ctx, topics...))
 	case atTime:
-		listed, err = admin.ListOffsetsAfterMilli(ctx, p.milli, topics...)
-	default:
-		listed, err = admin.ListEndOffsets(ctx, topics...)
+		return listing(admin.ListOffsetsAfterMilli(ctx, p.milli, topics...))
 	}
-	if err == nil {
-		err = listed.Error()
+	listed, err := listing(admin.ListEndOffsets(ctx, topics...))
+	if p.kind == atOffset {
+		listed.Each(func(o kadm.ListedOffset) {
+			o.Offset = p.offset
+			listed[o.Topic][o.Partition] = o
+		})
 	}
-	if err != nil {
-		return nil, err
-	}
-	offsets := make(kadm.Offsets)
-	listed.Each(func(o kadm.ListedOffset) {
-		at := o.Offset
-		if p.kind == atOffset {
-			at = p.offset
-		}
-		offsets.AddOffset(o.Topic, o.Partition, at, -1)
-	})
-	return offsets, nil
+	return listed, err
 }

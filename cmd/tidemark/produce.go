@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"sync"
 	"time"
 
@@ -36,12 +37,16 @@ func produceCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			headers, err := f.recordHeaders()
+			if err != nil {
+				return err
+			}
 			client, err := kgo.NewClient(a.clientOptions(append(options, kgo.DefaultProduceTopic(args[0]))...)...)
 			if err != nil {
 				return err
 			}
 			defer client.Close()
-			result, err := f.produce(cmd.Context(), client, cmd.InOrStdin())
+			result, err := f.produce(cmd.Context(), client, headers, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -72,9 +77,11 @@ func (f *produceFlags) options(timeout time.Duration) ([]kgo.Opt, error) {
 }
 
 // producerOptions are those of all that write. The timeout is that of a record, one on its way too: nothing is written after it that
-// could come twice. The client takes none shorter than a second.
+// could come twice. The client takes none shorter than a second. A missing topic is created where the cluster does that for producers.
 func producerOptions(acks, compression string, timeout time.Duration) ([]kgo.Opt, error) {
-	options := []kgo.Opt{kgo.RecordDeliveryTimeout(max(timeout, time.Second)), kgo.AllowIdempotentProduceCancellation()}
+	options := []kgo.Opt{
+		kgo.RecordDeliveryTimeout(max(timeout, time.Second)), kgo.AllowIdempotentProduceCancellation(), kgo.AllowAutoTopicCreation(),
+	}
 	switch acks {
 	case "all":
 	case "leader":
@@ -82,7 +89,7 @@ func producerOptions(acks, compression string, timeout time.Duration) ([]kgo.Opt
 	case "none":
 		options = append(options, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
 	default:
-		return nil, fmt.Errorf("--acks is all, leader or none, not %q", acks)
+		return nil, mistake("--acks is all, leader or none, not %q", acks)
 	}
 	codecs := map[string]kgo.CompressionCodec{
 		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
@@ -90,7 +97,7 @@ func producerOptions(acks, compression string, timeout time.Duration) ([]kgo.Opt
 	}
 	codec, ok := codecs[compression]
 	if !ok {
-		return nil, fmt.Errorf("--compression is none, gzip, snappy, lz4 or zstd, not %q", compression)
+		return nil, mistake("--compression is none, gzip, snappy, lz4 or zstd, not %q", compression)
 	}
 	return append(options, kgo.ProducerBatchCompression(codec)), nil
 }
@@ -107,20 +114,19 @@ func (r *produced) write(p *page) {
 	p.row(fmt.Sprintf("%s to %s", count(r.Records, "record"), r.Topic))
 }
 
-// produce writes each line; the first record that fails ends it.
-func (f *produceFlags) produce(ctx context.Context, client *kgo.Client, in io.Reader) (*produced, error) {
-	headers, err := f.recordHeaders()
-	if err != nil {
-		return nil, err
-	}
+// produce writes each line; the first record that fails ends it, and so does ctx.
+func (f *produceFlags) produce(ctx context.Context, client *kgo.Client, headers []kgo.RecordHeader, in io.Reader) (*produced, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	result := &produced{Partitions: make(map[int32]int64)}
 	var mu sync.Mutex // guards result
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, lineBytesMax)
-	for lines.Scan() && ctx.Err() == nil {
-		record := f.record(lines.Bytes())
+	var failed error
+	for line, err := range linesOf(ctx, in) {
+		if err != nil {
+			failed = fmt.Errorf("read standard input: %w", err)
+			break
+		}
+		record := f.record(line)
 		record.Headers = headers
 		client.Produce(ctx, record, func(r *kgo.Record, err error) {
 			if err != nil {
@@ -133,18 +139,58 @@ func (f *produceFlags) produce(ctx context.Context, client *kgo.Client, in io.Re
 			result.Partitions[r.Partition] = max(result.Partitions[r.Partition], r.Offset)
 		})
 	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("read standard input: %w", err)
-	}
 	if err := client.Flush(ctx); err != nil || ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		failed = context.Cause(ctx)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if failed != nil {
+		return nil, fmt.Errorf("after %s: %w", count(result.Records, "acknowledged record"), failed)
 	}
 	return result, nil
 }
 
-// record makes a record of a line; the line is copied.
+// linesOf yields the lines of in until ctx ends. They are read on the side: nothing interrupts the read of a terminal, and where ctx ends
+// first that read is left behind.
+func linesOf(ctx context.Context, in io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		lines := make(chan []byte)
+		var failed error // to be read after lines is closed
+		go func() {
+			defer close(lines)
+			scanner := bufio.NewScanner(in)
+			scanner.Buffer(nil, lineBytesMax)
+			for scanner.Scan() {
+				select {
+				case lines <- bytes.Clone(scanner.Bytes()):
+				case <-ctx.Done():
+					return
+				}
+			}
+			failed = scanner.Err()
+		}()
+		for {
+			select {
+			case line, more := <-lines:
+				if !more {
+					if failed != nil {
+						yield(nil, failed)
+					}
+					return
+				}
+				if !yield(line, nil) {
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// record makes a record of a line, which it keeps.
 func (f *produceFlags) record(line []byte) *kgo.Record {
-	r := &kgo.Record{Partition: f.partition, Value: bytes.Clone(line)}
+	r := &kgo.Record{Partition: f.partition, Value: line}
 	if f.key != "" {
 		r.Key = []byte(f.key)
 	}
@@ -166,7 +212,7 @@ func (f *produceFlags) recordHeaders() ([]kgo.RecordHeader, error) {
 	for _, pair := range f.headers {
 		key, value, ok := bytes.Cut([]byte(pair), []byte("="))
 		if !ok {
-			return nil, fmt.Errorf("header %q is not key=value", pair)
+			return nil, mistake("header %q is not key=value", pair)
 		}
 		headers = append(headers, kgo.RecordHeader{Key: string(key), Value: value})
 	}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -29,6 +31,47 @@ func TestProduceEndsWhenTheBrokerGoesWithARecord(t *testing.T) {
 	got := tidemark(t, nil, "x\n", "produce", "t", "--timeout", "1s", "--bootstrap", listener.Addr().String())
 	if got.status != 1 || !strings.Contains(got.stderr, "No answer from "+listener.Addr().String()) {
 		t.Errorf("status %d, %s", got.status, got.stderr)
+	}
+}
+
+func TestProduceCreatesATopicWhereTheClusterDoes(t *testing.T) {
+	for setting, want := range map[string]int{"true": 0, "false": 1} {
+		b, _ := inProcess(t, t.TempDir(), "auto.create.topics.enable="+setting)
+		s := session{t, b.Addresses()[0]}
+		for _, line := range []string{"produce greetings", "bench produce load -n 1"} {
+			got := s.run("hello\n", line)
+			if got.status != want || want != 0 && !strings.Contains(got.stderr, "UNKNOWN_TOPIC_OR_PARTITION") {
+				t.Errorf("auto.create.topics.enable=%s, %s: status %d, %s", setting, line, got.status, got.stderr)
+			}
+		}
+		closeBroker(t, b)
+	}
+}
+
+func TestProduceIsInterruptedWhileItWaitsForALine(t *testing.T) {
+	address, _ := testBroker(t)
+	s := session{t, address}
+	s.ok("", "topic create t")
+	stdin, typed := io.Pipe()
+	defer typed.Close()
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	ended := make(chan result, 1)
+	go func() {
+		ended <- tidemarkIn(ctx, map[string]string{"TIDEMARK_BOOTSTRAP": address}, stdin, "produce", "t")
+	}()
+	if _, err := io.WriteString(typed, "a\n"); err != nil {
+		t.Fatal(err)
+	}
+	s.ok("", "consume t -n 1")
+	interrupt()
+	select {
+	case got := <-ended:
+		if got.status != 1 || !strings.Contains(got.stderr, "acknowledged record") {
+			t.Errorf("status %d, %s", got.status, got.stderr)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it waits for the next line")
 	}
 }
 

@@ -32,9 +32,9 @@ func starter(fromBucket bool) startFunc {
 // tellRecovery says what a recovery has brought back, if there was one.
 func tellRecovery(w io.Writer, b *broker.Broker) {
 	if report, ok := b.Recovery(); ok {
-		p := page{out: w}
-		recoveryView{report}.write(&p)
-		p.flush()
+		p := newPage(w)
+		recoveryView{report}.write(p)
+		p.end() //nolint:errcheck // the broker runs, whoever listens
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -13,14 +14,46 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// view is a command's result: it marshals to JSON as it is, and writes itself as tables for people.
+// view is a command's result: it marshals to JSON as it is, and writes itself as tables for people. Keys in JSON are snake_case; what
+// tells of a bucket spells them as the objects in it do.
 type view interface{ write(*page) }
 
 // page is text with tables.
 type page struct {
-	out     io.Writer
+	out     *sticky
 	table   *tabwriter.Writer
 	written bool
+}
+
+func newPage(out io.Writer) *page { return &page{out: &sticky{out: out}} }
+
+// end writes what is left, and returns the first error of all that was written.
+func (p *page) end() error {
+	p.flush()
+	return p.out.err
+}
+
+// sticky is a writer that keeps its first error, for those who write much and look once.
+type sticky struct {
+	out io.Writer
+	err error
+}
+
+func (s *sticky) Write(b []byte) (n int, err error) {
+	if s.err == nil {
+		n, s.err = s.out.Write(b)
+	}
+	return n, s.err
+}
+
+// buffered runs fn with the standard output behind a buffer. What fn has written is there afterwards, or that is the error.
+func buffered(cmd *cobra.Command, fn func(out *bufio.Writer) error) error {
+	out := bufio.NewWriter(cmd.OutOrStdout())
+	err := fn(out)
+	if lost := out.Flush(); lost != nil {
+		return lost
+	}
+	return err
 }
 
 // heading begins a new table with its column names; an empty line stands between two.
@@ -90,10 +123,9 @@ func (a *app) print(cmd *cobra.Command, v view) error {
 		encoder.SetEscapeHTML(false)
 		return encoder.Encode(v)
 	}
-	p := &page{out: out}
+	p := newPage(out)
 	v.write(p)
-	p.flush()
-	return nil
+	return p.end()
 }
 
 // outcome is what became of one topic, group or partition.

@@ -107,3 +107,22 @@ func TestViewsReadAsBefore(t *testing.T) {
 		}
 	}
 }
+
+func TestAFullDiskIsNoticed(t *testing.T) {
+	for name, v := range views() {
+		for _, asJSON := range []bool{false, true} {
+			cmd := &cobra.Command{}
+			cmd.SetOut(noSpace{})
+			if err := (&app{json: asJSON}).print(cmd, v); err == nil {
+				t.Errorf("%s, JSON %v: no error", name, asJSON)
+			}
+		}
+	}
+}
+
+// What came in no time has no rate.
+func TestARateNeedsTime(t *testing.T) {
+	if r := newBenchResult(1000, 1000, 0, nil); r.RecordsPerSec != 0 || r.BytesPerSec != 0 {
+		t.Errorf("%+v", r)
+	}
+}

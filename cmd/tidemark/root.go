@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"math"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -43,11 +45,12 @@ func newRoot(a *app) *cobra.Command {
 		Short:         "A message broker that speaks the Kafka protocol, and the tool to work with it",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       buildVersion(),
 	}
 	flags := root.PersistentFlags()
 	flags.StringSliceVar(&a.bootstrap, "bootstrap", a.bootstrap, "brokers to begin with, host:port (environment: TIDEMARK_BOOTSTRAP)")
 	flags.BoolVar(&a.json, "json", false, "print JSON for scripts in place of tables")
-	flags.DurationVar(&a.timeout, "timeout", 15*time.Second, "how long to wait for the cluster")
+	flags.DurationVar(&a.timeout, "timeout", 15*time.Second, "how long to wait for the cluster, or for one answer of the object store")
 
 	root.AddGroup(
 		&cobra.Group{ID: groupServer, Title: "Running a broker:"},
@@ -67,6 +70,15 @@ func newRoot(a *app) *cobra.Command {
 	add(groupOffline, logCommand(a), metadataCommand(a), tierCommand(a), storeCheckCommand(a))
 	a.noteStart(root)
 	return root
+}
+
+// buildVersion is the version that Go stamps on what it builds: a tag, or the commit and its time.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version + " " + info.GoVersion
 }
 
 // noteStart makes each command note that it was understood: what cobra finds wrong before is a mistake of the command line.
@@ -99,9 +111,13 @@ func (a *app) clientOptions(extra ...kgo.Opt) []kgo.Opt {
 	}, extra...)
 }
 
-// admin runs fn with an admin client and a deadline.
+// admin runs fn with an admin client and a deadline, which the brokers are told, too.
 func (a *app) admin(ctx context.Context, fn func(context.Context, *kadm.Client) error) error {
-	return a.client(ctx, func(ctx context.Context, client *kgo.Client) error { return fn(ctx, kadm.NewClient(client)) })
+	return a.client(ctx, func(ctx context.Context, client *kgo.Client) error {
+		admin := kadm.NewClient(client)
+		admin.SetTimeoutMillis(int32(min(a.timeout.Milliseconds(), math.MaxInt32)))
+		return fn(ctx, admin)
+	})
 }
 
 func (a *app) client(ctx context.Context, fn func(context.Context, *kgo.Client) error) error {

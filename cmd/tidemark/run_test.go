@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"strings"
 	"testing"
 
@@ -18,8 +19,13 @@ type result struct {
 // tidemark runs a command line.
 func tidemark(t *testing.T, environment map[string]string, stdin string, args ...string) result {
 	t.Helper()
+	return tidemarkIn(context.Background(), environment, strings.NewReader(stdin), args...)
+}
+
+// tidemarkIn runs a command line that may be interrupted.
+func tidemarkIn(ctx context.Context, environment map[string]string, stdin io.Reader, args ...string) result {
 	var stdout, stderr bytes.Buffer
-	status := run(context.Background(), args, strings.NewReader(stdin), &stdout, &stderr, func(name string) string { return environment[name] })
+	status := run(ctx, args, stdin, &stdout, &stderr, func(name string) string { return environment[name] })
 	return result{status, stdout.String(), stderr.String()}
 }
 
@@ -31,6 +37,7 @@ func TestStatusTellsMistakesFromFailures(t *testing.T) {
 		stderr string
 	}{
 		{"no command", "", 0, ""},
+		{"version", "--version", 0, ""},
 		{"a group alone shows its help", "topic", 0, ""},
 		{"unknown command", "nonsense", 2, `unknown command "nonsense" for "tidemark"`},
 		{"missing argument", "topic create", 2, "See `tidemark topic create --help`."},
@@ -38,17 +45,23 @@ func TestStatusTellsMistakesFromFailures(t *testing.T) {
 		{"required flag", "topic truncate t", 2, `required flag(s) "before" not set`},
 		{"one of two flags", "group reset g", 2, "at least one of the flags in the group [to shift] is required"},
 		{"exclusive flags", "consume t --group g --partition 1", 2, "if any flags in the group [group partition] are set none of the others can be"},
-		{"bad position", "topic truncate t --before yesterday", 1, `"yesterday" is not a position`},
-		{"bad setting", "topic create t --config x", 1, `"x" is not key=value`},
-		{"bad acks", "produce t --acks most", 1, "--acks is all, leader or none"},
-		{"bad codec", "produce t -z brotli", 1, "--compression is none, gzip, snappy, lz4 or zstd"},
-		{"bad kind", "config describe planet x", 1, `"planet" is not a kind of resource`},
-		{"kind without a name", "config describe topic", 1, "which topic?"},
-		{"nothing to change", "config alter topic t", 1, "nothing to change"},
+		{"bad position", "topic truncate t --before yesterday", 2, `"yesterday" is not a position`},
+		{"bad start", "consume t --from yesterday", 2, `"yesterday" is not a position`},
+		{"an age without its minus", "topic truncate t --before @24h", 2, "an age is written -24h, as a position @-24h"},
+		{"bad number of partitions", "topic alter t --partitions -3", 2, "--partitions must be at least 1, not -3"},
+		{"bad partition", "group reset g --to end --topic t:x", 2, `"t:x" is not topic or topic:partition`},
+		{"bad format", "consume t -f %", 2, `format "%"`},
+		{"bad header", "produce t -H x", 2, `header "x" is not key=value`},
+		{"bad setting", "topic create t --config x", 2, `"x" is not key=value`},
+		{"bad acks", "produce t --acks most", 2, "--acks is all, leader or none"},
+		{"bad codec", "produce t -z brotli", 2, "--compression is none, gzip, snappy, lz4 or zstd"},
+		{"bad kind", "config describe planet x", 2, `"planet" is not a kind of resource`},
+		{"kind without a name", "config describe topic", 2, "which topic?"},
+		{"nothing to change", "config alter topic t", 2, "nothing to change"},
 		{"nobody there", "topic list --bootstrap 127.0.0.1:1 --timeout 2s", 1, "No answer from 127.0.0.1:1. Start a broker with `tidemark dev`"},
 		{"no such file", "log dump /no/such/file.log", 1, "no such file"},
 		{"not a file of a log", "log dump main.go", 1, "not a file of a log"},
-		{"no such store", "store-check floppy://a", 1, `unknown kind "floppy"`},
+		{"no such store", "store-check floppy://a", 2, `unknown kind "floppy"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := tidemark(t, nil, "", strings.Fields(c.args)...)

@@ -17,12 +17,11 @@ import (
 
 	"github.com/tidemark-io/tidemark/broker"
 	"github.com/tidemark-io/tidemark/broker/config"
+	"github.com/tidemark-io/tidemark/tier/object/storeurl"
 )
 
-const (
-	startTimeout = 2 * time.Minute
-	stopTimeout  = 30 * time.Second
-)
+// stopTimeout is how long a stop may take beside its last uploads, which have tier.shutdown.upload.ms.
+const stopTimeout = 30 * time.Second
 
 // newBrokerCommand runs a broker from a configuration file.
 func newBrokerCommand() *cobra.Command {
@@ -84,7 +83,7 @@ func newDevCommand() *cobra.Command {
 	command.Flags().StringVar(&listen, "listen", "127.0.0.1:9092", "address for Kafka clients")
 	command.Flags().StringVar(&admin, "admin", "127.0.0.1:9644", "HTTP address of metrics, health and profiles")
 	command.Flags().StringVar(&data, "data", "tidemark-data", "folder for the logs and, unless --store says otherwise, the object store")
-	command.Flags().StringVar(&store, "store", "", "URL of the object store (file:///dir, mem://)")
+	command.Flags().StringVar(&store, "store", "", "URL of the object store: "+storeurl.Forms)
 	command.Flags().StringArrayVar(&set, "set", nil, "a setting, key=value; may be repeated")
 	recoverFlag(command, &fromBucket)
 	return command
@@ -146,9 +145,7 @@ func serve(ctx context.Context, settings *config.Broker, start startFunc, starte
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
 
-	starting, cancel := context.WithTimeout(signals, startTimeout)
-	b, err := start(starting, settings, logger)
-	cancel()
+	b, err := start(signals, settings, logger) // as long as it takes: a recovery reads all that was not flushed, or every manifest
 	if err != nil {
 		return err
 	}
@@ -159,7 +156,8 @@ func serve(ctx context.Context, settings *config.Broker, start startFunc, starte
 	}
 	release()
 	logger.Info("stopping")
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	uploads := time.Duration(settings.TierShutdownUploadMs) * time.Millisecond
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), uploads+stopTimeout)
 	defer cancel()
 	return errors.Join(b.Failure(), b.Close(stopping))
 }
@@ -179,8 +177,8 @@ The offsets topic has one replica. Try:
   echo hello | kcat -b %s -t greetings -P
   kcat -b %s -t greetings -C -e
   kafka-console-consumer.sh --bootstrap-server %s --topic greetings --from-beginning
-  tidemark topic list --bootstrap %s
+  %s topic list --bootstrap %s
 
 Ctrl-C stops it.
-`, b.ClusterID(), at, b.AdminAddress(), settings.LogDirs[0], settings.StoreURL, at, at, at, at)
+`, b.ClusterID(), at, b.AdminAddress(), settings.LogDirs[0], settings.StoreURL, at, at, at, os.Args[0], at)
 }

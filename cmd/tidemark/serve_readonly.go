@@ -67,7 +67,7 @@ func newServeCommand(a *app) *cobra.Command {
 	}
 	c.Flags().BoolVar(&f.readOnly, "read-only", false, "serve reads alone; there is no other way yet")
 	c.Flags().StringVar(&f.store, "store", "", "URL of the object store (store.url)")
-	c.Flags().StringVar(&f.at, "at", "", "serve what was there at this time: milliseconds, 2026-01-31T08:00:00Z, or an age as in -2h")
+	c.Flags().StringVar(&f.at, "at", "", "serve what was there at this time: "+momentHelp)
 	c.Flags().StringVar(&f.listen, "listen", "127.0.0.1:9092", "address for Kafka clients")
 	c.Flags().StringVar(&f.advertise, "advertise", "", "address that clients are told, where it is another one")
 	c.Flags().DurationVar(&f.grace, "grace", 7*24*time.Hour, "the cluster's tier.delete.grace.ms")
@@ -99,7 +99,7 @@ func openServing(ctx context.Context, now time.Time, f serveFlags, logger *slog.
 	if f.at != "" {
 		milli, err := parseMoment(f.at, now)
 		if err != nil {
-			return nil, unusable{err}
+			return nil, err
 		}
 		s.at = time.UnixMilli(milli)
 	}
@@ -107,7 +107,7 @@ func openServing(ctx context.Context, now time.Time, f serveFlags, logger *slog.
 	if err != nil {
 		return nil, unusable{err}
 	}
-	store, err := openStore(ctx, f.store)
+	store, err := openStore(ctx, f.store, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +136,7 @@ func openServing(ctx context.Context, now time.Time, f serveFlags, logger *slog.
 	}
 	s.server, err = readonly.Open(ctx, now, readonly.Options{
 		Store: store, ClusterID: found.ID, Image: image, At: s.at, Grace: f.grace, Config: settings,
+		Today:     func(ctx context.Context) (*metadata.Image, error) { return engine.ReadImage(ctx, store) },
 		Listeners: []metadata.Listener{{Name: "PLAINTEXT", Host: host, Port: port, Protocol: "PLAINTEXT"}},
 		Random:    random32, NewUUID: random128, Go: s.reads.Go, Run: sideBySideFew, Now: time.Now, Sleep: pause,
 		Wake: s.woken, Logger: logger,

@@ -30,7 +30,7 @@ func storeCheckCommand(a *app) *cobra.Command {
 			defer cancel()
 			store, err := storeurl.Open(ctx, args[0])
 			if err != nil {
-				return err
+				return unusable{err}
 			}
 			result := storeCheckResult{URL: args[0]}
 			err = storecheck.Full(ctx, store, "store-check-"+rand.Text(), sideBySide, func(r storecheck.Result) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -37,33 +36,45 @@ type unusable struct{ error }
 // Unwrap is the error inside.
 func (u unusable) Unwrap() error { return u.error }
 
+// mistake is the error of a command line that says what can't be meant.
+func mistake(format string, args ...any) error { return unusable{fmt.Errorf(format, args...)} }
+
 // bucket is a store with a cluster in it.
 type bucket struct {
 	store object.Store
 	image *metadata.Image
 }
 
-// openStore opens a store for a command: calls have deadlines, and what fails is tried again.
-func openStore(ctx context.Context, url string) (object.Store, error) {
+// openStore opens a store for a command: a call has a deadline, and what fails is tried again.
+func openStore(ctx context.Context, url string, deadline time.Duration) (object.Store, error) {
 	if url == "" {
-		return nil, unusable{errors.New("which store? --store URL: " + storeurl.Forms)}
+		return nil, mistake("which store? --store URL: %s", storeurl.Forms)
 	}
 	store, err := storeurl.Open(ctx, url)
 	if err != nil {
 		return nil, unusable{err}
 	}
-	return guard.New(store, guard.Options{}), nil
+	return guard.New(store, guard.Options{Deadline: deadline}), nil
 }
 
-// openBucket opens a store and reads its cluster's metadata.
-func openBucket(cmd *cobra.Command, url string) (*bucket, context.Context, error) {
+// openCluster opens a store that has a cluster in it.
+func (a *app) openCluster(cmd *cobra.Command, url string) (object.Store, context.Context, error) {
 	ctx := object.WithCause(cmd.Context(), object.Cause{Kind: object.CauseTool})
-	store, err := openStore(ctx, url)
+	store, err := openStore(ctx, url, a.timeout)
 	if err != nil {
 		return nil, ctx, err
 	}
 	if _, err := cluster.Load(ctx, store); err != nil {
 		return nil, ctx, unusable{fmt.Errorf("%s: %w", url, err)}
+	}
+	return store, ctx, nil
+}
+
+// openBucket opens a store and reads its cluster's metadata.
+func (a *app) openBucket(cmd *cobra.Command, url string) (*bucket, context.Context, error) {
+	store, ctx, err := a.openCluster(cmd, url)
+	if err != nil {
+		return nil, ctx, err
 	}
 	image, err := engine.ReadImage(ctx, store)
 	if err != nil {
@@ -73,8 +84,8 @@ func openBucket(cmd *cobra.Command, url string) (*bucket, context.Context, error
 }
 
 // openPartitions opens a bucket and finds what a reference holds for.
-func openPartitions(cmd *cobra.Command, url string, ref partitionRef) (*bucket, []partitionOf, context.Context, error) {
-	b, ctx, err := openBucket(cmd, url)
+func (a *app) openPartitions(cmd *cobra.Command, url string, ref partitionRef) (*bucket, []partitionOf, context.Context, error) {
+	b, ctx, err := a.openBucket(cmd, url)
 	if err != nil {
 		return nil, nil, ctx, err
 	}
@@ -94,7 +105,7 @@ func parsePartitionRef(text string) (partitionRef, error) {
 	if one {
 		n, err := strconv.ParseInt(number, 10, 32)
 		if err != nil || n < 0 {
-			return ref, unusable{fmt.Errorf("%q is not TOPIC or TOPIC/PARTITION", text)}
+			return ref, mistake("%q is not TOPIC or TOPIC/PARTITION", text)
 		}
 		ref.partition = int32(n)
 	}
@@ -107,6 +118,13 @@ func partitionRefOf(args []string) (partitionRef, error) {
 		return partitionRef{partition: -1}, nil
 	}
 	return parsePartitionRef(args[0])
+}
+
+func (r partitionRef) String() string {
+	if r.partition < 0 {
+		return r.topic
+	}
+	return fmt.Sprintf("%s/%d", r.topic, r.partition)
 }
 
 func (r partitionRef) holds(tp wire.TopicPartition) bool {
@@ -134,7 +152,7 @@ func (b *bucket) partitions(ref partitionRef) ([]partitionOf, error) {
 		}
 	}
 	if len(list) == 0 && ref.topic != "" {
-		return nil, unusable{fmt.Errorf("the bucket's metadata has no topic or partition %s; `tidemark tier ls` shows the topics", ref.topic)}
+		return nil, unusable{fmt.Errorf("the bucket's metadata has no topic or partition %s; `tidemark tier ls` shows the topics", ref)}
 	}
 	return list, nil
 }

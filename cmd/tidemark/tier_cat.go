@@ -36,37 +36,37 @@ func tierCatCommand(a *app, url *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := bufio.NewWriter(cmd.OutOrStdout())
-			defer out.Flush()
-			write, err := f.printer(out, a.json)
-			if err != nil {
-				return unusable{err}
-			}
-			ts := int64(-1)
-			if f.at != "" {
-				if ts, err = parseMoment(f.at, a.now()); err != nil {
-					return unusable{err}
-				}
-			}
-			b, list, ctx, err := openPartitions(cmd, *url, ref)
-			if err != nil {
-				return err
-			}
-			left := f.count
-			for _, p := range list {
-				n, err := b.cat(ctx, p, wire.Offset(f.offset), ts, left, write)
+			return buffered(cmd, func(out *bufio.Writer) error {
+				write, err := f.printer(out, a.json)
 				if err != nil {
-					return fmt.Errorf("%s: %w", p, err)
+					return err
 				}
-				if left -= n; f.count > 0 && left <= 0 {
-					break
+				ts := int64(-1)
+				if f.at != "" {
+					if ts, err = parseMoment(f.at, a.now()); err != nil {
+						return err
+					}
 				}
-			}
-			return nil
+				b, list, ctx, err := a.openPartitions(cmd, *url, ref)
+				if err != nil {
+					return err
+				}
+				left := f.count
+				for _, p := range list {
+					n, err := b.cat(ctx, p, wire.Offset(f.offset), ts, left, write)
+					if err != nil {
+						return fmt.Errorf("%s: %w", p, err)
+					}
+					if left -= n; f.count > 0 && left <= 0 {
+						break
+					}
+				}
+				return nil
+			})
 		},
 	}
 	c.Flags().Int64Var(&f.offset, "offset", 0, "begin at this offset")
-	c.Flags().StringVar(&f.at, "time", "", "begin at the first record of this time or later: milliseconds, 2026-01-31T08:00:00Z, or an age as in -2h")
+	c.Flags().StringVar(&f.at, "time", "", "begin at the first record of this time or later: "+momentHelp)
 	c.Flags().IntVarP(&f.count, "max", "n", 0, "stop after this many records")
 	c.Flags().StringVarP(&f.format, "format", "f", `%v\n`, "how to print a record")
 	c.MarkFlagsMutuallyExclusive("offset", "time")

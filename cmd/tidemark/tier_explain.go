@@ -72,21 +72,25 @@ func (a *app) explainBroker(ctx context.Context, admin string, ref partitionRef)
 	if response.StatusCode != http.StatusOK {
 		return nil, unusable{fmt.Errorf("the broker at %s answers %s: %s", admin, response.Status, strings.TrimSpace(string(body)))}
 	}
-	var all, list []reasons.Partition
+	var all []reasons.Partition
 	if err := json.Unmarshal(body, &all); err != nil {
 		return nil, unusable{fmt.Errorf("the broker at %s answers no JSON that is understood: %w", admin, err)}
 	}
+	list := []reasons.Partition{}
 	for _, p := range all {
 		if ref.partition < 0 || ref.partition == p.Partition {
 			list = append(list, p)
 		}
+	}
+	if len(list) == 0 && ref.partition >= 0 {
+		return nil, unusable{fmt.Errorf("the broker at %s leads no partition %s", admin, ref)}
 	}
 	return list, nil
 }
 
 // explainBucket works the reasons out of the bucket, as a leader would that had nothing else.
 func (a *app) explainBucket(cmd *cobra.Command, store string, ref partitionRef) ([]reasons.Partition, error) {
-	b, partitions, ctx, err := openPartitions(cmd, store, ref)
+	b, partitions, ctx, err := a.openPartitions(cmd, store, ref)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func (a *app) fsck(cmd *cobra.Command, url string, f fsckFlags) error {
 	if err != nil {
 		return unusable{err}
 	}
-	store, err := openStore(cmd.Context(), url)
+	store, err := openStore(cmd.Context(), url, a.timeout)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func tierListCommand(a *app, url *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			b, list, ctx, err := openPartitions(cmd, *url, ref)
+			b, list, ctx, err := a.openPartitions(cmd, *url, ref)
 			if err != nil {
 				return err
 			}
@@ -136,7 +136,7 @@ func tierStatusCommand(a *app, url *string) *cobra.Command {
 				}
 				return a.print(cmd, coverageOf(list))
 			}
-			b, list, ctx, err := openPartitions(cmd, *url, ref)
+			b, list, ctx, err := a.openPartitions(cmd, *url, ref)
 			if err != nil {
 				return err
 			}

@@ -74,11 +74,11 @@ func (a *app) rebuild(cmd *cobra.Command, url string, ref partitionRef, f rebuil
 		if o.ID, err = wire.ParseTopicID(f.topicID); err != nil {
 			return unusable{err}
 		}
-		if o.Store, err = openStore(ctx, url); err != nil {
+		if o.Store, err = openStore(ctx, url, a.timeout); err != nil {
 			return err
 		}
 	} else {
-		b, _, err := openBucket(cmd, url)
+		b, _, err := a.openBucket(cmd, url)
 		if err != nil {
 			return err
 		}
@@ -98,8 +98,8 @@ func (a *app) rebuild(cmd *cobra.Command, url string, ref partitionRef, f rebuil
 		switch {
 		case plan.Found && !f.force:
 			return unusable{errors.New("there is a manifest already: --force puts another one in its place")}
-		case len(plan.Segments) == 0:
-			return unusable{errors.New("there are no segments to make a manifest of")}
+		case plan.LogStart < 0:
+			return unusable{errors.New("there are no segments to make a manifest of, and nothing tells where the log began: --log-start does")}
 		}
 		if err := nobodyAtWork(ctx, o.Store); err != nil {
 			return unusable{err}
@@ -151,8 +151,8 @@ func leaseOf(ctx context.Context, s object.Store) (r lease.Record, err error) {
 // rebuilt is the view of rebuild-manifest.
 type rebuilt struct {
 	*fsck.Rebuilding
-	Partition string
-	Written   bool
+	Partition string `json:"partition"`
+	Written   bool   `json:"written"`
 }
 
 func (r rebuilt) write(p *page) {

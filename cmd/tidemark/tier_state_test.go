@@ -15,7 +15,7 @@ func TestADamagedSegmentIsWhatAPartitionIsSaidToBe(t *testing.T) {
 		t.Errorf("status says %q", got)
 	}
 	var out bytes.Buffer
-	explained{x}.write(&page{out: &out})
+	explained{x}.write(newPage(&out))
 	if !strings.Contains(out.String(), "damaged: the segment of offsets 6 to 11; nothing behind it is uploaded before retention has passed it") {
 		t.Errorf("explain says\n%s", out.String())
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -109,6 +110,7 @@ func TestTheBucketAloneIsEnoughForTheTools(t *testing.T) {
 	expect(t, status(t, 0, "tier", "fsck", flag).stdout, "All is well.")
 	expect(t, status(t, 0, "tier", "verify", flag).stdout, "500 records", "All is well.")
 	expect(t, status(t, 0, "tier", "rebuild-manifest", "orders/0", flag).stdout, "Nothing was written")
+	expect(t, status(t, 0, "tier", "rebuild-manifest", "orders/0", "--json", flag).stdout, `"logStart": 0,`, `"written": false`)
 
 	// What is wrong: findings are 1, what can't be looked at is 2.
 	for _, c := range []struct {
@@ -120,6 +122,8 @@ func TestTheBucketAloneIsEnoughForTheTools(t *testing.T) {
 		{[]string{"fsck", "--store", "file://" + t.TempDir()}, "no cluster"},
 		{[]string{"fsck", "--level", "most", flag}, "unknown level"},
 		{[]string{"status", "nobody", flag}, "no topic or partition nobody"},
+		{[]string{"explain", "orders/99", flag}, "no topic or partition orders/99"},
+		{[]string{"cat", "orders", "--time", "24h", flag}, "an age is written -24h"},
 		{[]string{"cat", "orders/x", flag}, "is not TOPIC or TOPIC/PARTITION"},
 		{[]string{"explain", "orders", "--admin", "127.0.0.1:1"}, "--admin"},
 		{[]string{"rebuild-manifest", "orders/0", "--write", flag}, "--force"},
@@ -127,6 +131,12 @@ func TestTheBucketAloneIsEnoughForTheTools(t *testing.T) {
 	} {
 		if got := status(t, 2, append([]string{"tier"}, c.args...)...); !strings.Contains(got.stderr, c.want) {
 			t.Errorf("%v: %s", c.args, got.stderr)
+		}
+	}
+	for _, line := range []string{"tier cat orders", "metadata cat", "metadata image", "tier ls"} { // to a full disk
+		args := append(strings.Fields(line), flag)
+		if status := run(t.Context(), args, strings.NewReader(""), noSpace{}, io.Discard, func(string) string { return "" }); status != 1 {
+			t.Errorf("%s: status %d", line, status)
 		}
 	}
 	for _, aux := range objects(t, dir, "orders.*/0/*.aux") {
@@ -172,6 +182,7 @@ func TestARunningBrokerExplainsItsPartitions(t *testing.T) {
 			t.Errorf("%+v, %v", rows, err)
 		}
 		expect(t, status(t, 0, "tier", "status", "orders/0", flag).stdout, "LOG END", "orders/0")
+		expect(t, status(t, 2, "tier", "explain", "orders/99", flag, "--json").stderr, "leads no partition orders/99")
 		if got := status(t, 2, "tier", "explain", "nobody", flag); !strings.Contains(got.stderr, "404") {
 			t.Error(got.stderr)
 		}

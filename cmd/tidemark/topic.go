@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,9 +32,9 @@ func topicCreateCommand(a *app) *cobra.Command {
 				return err
 			}
 			return a.admin(cmd.Context(), func(ctx context.Context, admin *kadm.Client) error {
-				create := admin.CreateTopics
+				create, done := admin.CreateTopics, "created"
 				if validate {
-					create = admin.ValidateCreateTopics
+					create, done = admin.ValidateCreateTopics, "would be created"
 				}
 				created, err := create(ctx, partitions, replicas, set, names...)
 				if err != nil {
@@ -47,7 +46,8 @@ func topicCreateCommand(a *app) *cobra.Command {
 						list = append(list, outcome{Name: r.Topic, Done: "exists"})
 						continue
 					}
-					list = append(list, became(r.Topic, fmt.Sprintf("created with %s, %s", count(int(r.NumPartitions), "partition"), count(int(r.ReplicationFactor), "replica")), r.Err, r.ErrMessage))
+					with := fmt.Sprintf(" with %s, %s", count(int(r.NumPartitions), "partition"), count(int(r.ReplicationFactor), "replica"))
+					list = append(list, became(r.Topic, done+with, r.Err, r.ErrMessage))
 				}
 				return a.report(cmd, list.byName())
 			})
@@ -174,11 +174,11 @@ func describeTopics(ctx context.Context, admin *kadm.Client, names []string) (to
 			return nil, fmt.Errorf("topic %s: %w", t.Topic, t.Err)
 		}
 	}
-	starts, err := admin.ListStartOffsets(ctx, names...)
+	starts, err := listing(admin.ListStartOffsets(ctx, names...))
 	if err != nil {
 		return nil, err
 	}
-	ends, err := admin.ListEndOffsets(ctx, names...)
+	ends, err := listing(admin.ListEndOffsets(ctx, names...))
 	if err != nil {
 		return nil, err
 	}
@@ -212,14 +212,6 @@ func describeTopics(ctx context.Context, admin *kadm.Client, names []string) (to
 	return details, nil
 }
 
-func knownOffset(listed kadm.ListedOffsets, topic string, partition int32) *int64 {
-	o, ok := listed.Lookup(topic, partition)
-	if !ok || o.Err != nil {
-		return nil
-	}
-	return &o.Offset
-}
-
 func topicAlterCommand(a *app) *cobra.Command {
 	var partitions int
 	var set, remove []string
@@ -233,8 +225,11 @@ func topicAlterCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("partitions") && partitions < 1 {
+				return mistake("--partitions must be at least 1, not %d", partitions)
+			}
 			if partitions == 0 && len(changes) == 0 {
-				return fmt.Errorf("nothing to change: give --partitions, --config or --delete-config")
+				return mistake("nothing to change: give --partitions, --config or --delete-config")
 			}
 			return a.admin(cmd.Context(), func(ctx context.Context, admin *kadm.Client) error {
 				var list outcomes
@@ -305,20 +300,21 @@ func topicTruncateCommand(a *app) *cobra.Command {
 				return err
 			}
 			return a.admin(cmd.Context(), func(ctx context.Context, admin *kadm.Client) error {
-				offsets, err := at.resolve(ctx, admin, names...)
+				offsets, err := truncation(ctx, admin, at, scope{names[0]: partitions})
 				if err != nil {
 					return err
 				}
-				if len(partitions) > 0 {
-					offsets.KeepFunc(func(o kadm.Offset) bool { return slices.Contains(partitions, o.Partition) })
-				}
 				removed, err := admin.DeleteRecords(ctx, offsets)
-				if err != nil {
+				if err != nil && len(removed) == 0 {
 					return err
 				}
 				var list outcomes
-				for _, r := range removed.Sorted() {
-					list = append(list, became(partitionName(r.Topic, r.Partition), fmt.Sprintf("begins at %d", r.LowWatermark), r.Err, ""))
+				for _, o := range offsets.Sorted() {
+					r, answered := removed.Lookup(o.Topic, o.Partition)
+					if !answered {
+						r.Err = err
+					}
+					list = append(list, became(partitionName(o.Topic, o.Partition), fmt.Sprintf("begins at %d", r.LowWatermark), r.Err, ""))
 				}
 				return a.report(cmd, list)
 			})
@@ -330,13 +326,39 @@ func topicTruncateCommand(a *app) *cobra.Command {
 	return c
 }
 
+// truncation is the new start of each partition in the scope.
+func truncation(ctx context.Context, admin *kadm.Client, at position, s scope) (kadm.Offsets, error) {
+	targets, err := at.resolve(ctx, admin, s.topics()...)
+	if err == nil {
+		err = missingTopic(targets)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if name := s.unmatched(targets.Offsets().TopicsSet()); name != "" {
+		return nil, fmt.Errorf("%s: %w", name, kerr.UnknownTopicOrPartition)
+	}
+	offsets := make(kadm.Offsets)
+	for _, o := range targets.Offsets().Sorted() {
+		if !s.holds(o.Topic, o.Partition) {
+			continue
+		}
+		start, err := listedOffset(targets, o.Topic, o.Partition)
+		if err != nil {
+			return nil, fmt.Errorf("offset in %s: %w", partitionName(o.Topic, o.Partition), err)
+		}
+		offsets.AddOffset(o.Topic, o.Partition, start, -1)
+	}
+	return offsets, nil
+}
+
 // keyValues reads key=value pairs for kadm.
 func keyValues(pairs []string) (map[string]*string, error) {
 	set := make(map[string]*string, len(pairs))
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return nil, fmt.Errorf("%q is not key=value", pair)
+			return nil, mistake("%q is not key=value", pair)
 		}
 		set[key] = &value
 	}

@@ -142,7 +142,9 @@ func checkSource(s source, k kind) (findings []finding) {
 	ast.Inspect(s.file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt:
-			report(n, "only a shell starts goroutines")
+			if k != command { // which ends with its process
+				report(n, "only a shell starts goroutines")
+			}
 		case *ast.SelectorExpr:
 			if k != command && (n.Sel.Name == "Go" && groups[lastName(n.X)] || isName(n.X, errgroup)) {
 				report(n, "only a shell starts goroutines, by errgroup or WaitGroup too")
