@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 func groupCommand(a *app) *cobra.Command {
@@ -104,6 +107,25 @@ func (l groupDetails) write(p *page) {
 	}
 }
 
+// groups runs fn with an admin client once the groups have coordinators: the first request for any group has the cluster make the topic
+// of their offsets.
+func (a *app) groups(ctx context.Context, names []string, fn func(context.Context, *kadm.Client) error) error {
+	return a.admin(ctx, func(ctx context.Context, admin *kadm.Client) error {
+		for {
+			err := admin.FindGroupCoordinators(ctx, names...).Error()
+			if !errors.Is(err, kerr.CoordinatorNotAvailable) {
+				return fn(ctx, admin)
+			}
+			if wait(ctx, coordinatorPause); ctx.Err() != nil {
+				return err
+			}
+		}
+	})
+}
+
+// coordinatorPause is between two questions for coordinators.
+const coordinatorPause = 50 * time.Millisecond
+
 func groupDescribeCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "describe NAME...",
@@ -111,7 +133,7 @@ func groupDescribeCommand(a *app) *cobra.Command {
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeGroups,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return a.admin(cmd.Context(), func(ctx context.Context, admin *kadm.Client) error {
+			return a.groups(cmd.Context(), names, func(ctx context.Context, admin *kadm.Client) error {
 				details := groupDetails{}
 				for _, name := range names {
 					g, err := loadGroup(ctx, admin, name)
@@ -172,7 +194,7 @@ func groupMembersCommand(a *app) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeGroups,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return a.admin(cmd.Context(), func(ctx context.Context, admin *kadm.Client) error {
+			return a.groups(cmd.Context(), names, func(ctx context.Context, admin *kadm.Client) error {
 				g, err := loadGroup(ctx, admin, names[0])
 				if err != nil {
 					return fmt.Errorf("group %s: %w", names[0], err)
@@ -191,7 +213,7 @@ func groupDeleteCommand(a *app) *cobra.Command {
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: a.completeGroups,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return a.admin(cmd.Context(), func(ctx context.Context, admin *kadm.Client) error {
+			return a.groups(cmd.Context(), names, func(ctx context.Context, admin *kadm.Client) error {
 				deleted, err := admin.DeleteGroups(ctx, names...)
 				if err != nil {
 					return err
@@ -218,7 +240,7 @@ func groupDeleteOffsetsCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.admin(cmd.Context(), func(ctx context.Context, admin *kadm.Client) error {
+			return a.groups(cmd.Context(), args, func(ctx context.Context, admin *kadm.Client) error {
 				committed, err := admin.FetchOffsets(ctx, args[0])
 				if err != nil {
 					return err

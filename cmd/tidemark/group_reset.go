@@ -40,7 +40,7 @@ func groupResetCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.admin(cmd.Context(), func(ctx context.Context, admin *kadm.Client) error {
+			return a.groups(cmd.Context(), args, func(ctx context.Context, admin *kadm.Client) error {
 				plan, err := f.plan(ctx, admin, args[0], scope, at)
 				if err != nil {
 					return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -56,4 +57,19 @@ func TestAGroupOfAnotherKindIsNotMissing(t *testing.T) {
 
 func listed(offset kadm.ListedOffset) kadm.ListedOffsets {
 	return kadm.ListedOffsets{offset.Topic: {offset.Partition: offset}}
+}
+
+// The first question for a group has the cluster make a topic, which takes a moment.
+func TestGroupCommandsWaitForTheFirstCoordinator(t *testing.T) {
+	for line, want := range map[string]string{
+		"group reset g -t t --to start --execute": "", "group describe g": "GROUP_ID_NOT_FOUND", "group delete g": "GROUP_ID_NOT_FOUND",
+	} {
+		b, _ := inProcess(t, t.TempDir())
+		s := session{t, b.Addresses()[0]}
+		s.ok("", "topic create t")
+		if got := s.run("", line); !strings.Contains(got.stdout+got.stderr, want) || strings.Contains(got.stderr, "COORDINATOR") || (got.status == 0) != (want == "") {
+			t.Errorf("%s: status %d, %s%s", line, got.status, got.stdout, got.stderr)
+		}
+		closeBroker(t, b)
+	}
 }
