@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -20,7 +21,10 @@ func openStore(ctx context.Context, settings *config.Broker, registry prometheus
 	if err != nil {
 		return nil, fmt.Errorf("open store.url %q: %w", settings.StoreURL, err)
 	}
-	return guard.New(inner, guard.Options{Observe: newStoreMetrics(registry, pricesOf(settings)).observe}), nil
+	holds := time.Duration(settings.LeaseTTLMs-config.LeaseGuardMs(settings.LeaseTTLMs)) * time.Millisecond
+	return guard.New(inner, guard.Options{
+		Observe: newStoreMetrics(registry, pricesOf(settings)).observe, LeaseDeadline: holds * 2 / 5,
+	}), nil
 }
 
 // prices are what a store charges, in dollars.

@@ -65,7 +65,7 @@ func (c *Cache) Load(o Object, from, to int64) {
 	}
 }
 
-// Has tells whether the block with a byte of the object is in memory or on its way there.
+// Has tells whether the block with a byte of the object is in memory, on its way there, or pinned on the disk.
 func (c *Cache) Has(o Object, at int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

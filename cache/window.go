@@ -128,7 +128,10 @@ func (c *Cache) readLocked(b *block) {
 // findLocked finds a block, and says where. One of the main part moves to the window if it is wanted.
 func (c *Cache) findLocked(i id, wanted bool) (*block, where) {
 	if b := c.found[i]; b != nil {
-		if wanted {
+		switch {
+		case wanted && b.at == lying:
+			c.diskHits.Add(1)
+		case wanted:
 			c.hits.Add(1)
 		}
 		return b, windowed

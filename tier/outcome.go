@@ -160,8 +160,9 @@ func (p *partition) report(err error, first bool) {
 }
 
 const (
-	// stalledAfter is how long a job may go without getting anything done: longer than the deadline of any one request.
-	stalledAfter = 3 * time.Minute
+	// stalledAfter is how long a job may go without getting anything done: longer than two tries of any one request, of which completing an
+	// upload of 128 parts has 143 s.
+	stalledAfter = 5 * time.Minute
 	// A job that moves, but slower than anybody can want, is begun anew after uploadBase and the time that its bytes take at
 	// uploadFloor a second.
 	uploadBase  = 10 * time.Minute

@@ -65,6 +65,7 @@ func complete(ctx context.Context, store object.Store, m *manifest.Manifest) err
 		switch {
 		case !ok || kind == manifest.PageObject:
 			return nil // segments come first
+		case kind != manifest.LogObject: // without its segment a sidecar is of no use
 		case slices.ContainsFunc(s.Dropped, func(d manifest.Dropped) bool { return d.Name == name }): // by a cut
 		case first == wire.NoOffset:
 			first = name.Base

@@ -54,7 +54,7 @@ func (c *coldReads) step(now time.Time) {
 	for _, read := range reads {
 		inTime := now.Before(read.deadline)
 		switch {
-		case inTime && (!lanes.room(LaneCold) || c.reading(read.needs)):
+		case inTime && (c.reading(read.needs) || !lanes.room(LaneCold)):
 			left = append(left, read)
 			c.wake = earliest(c.wake, read.deadline)
 		case lanes.room(LaneCold):

@@ -70,6 +70,8 @@ type logDir struct {
 	writing sync.Mutex // held over the writing of checkpoints; below Log.maintenance
 	// departed are partitions that were taken away, or not found, since the checkpoints were written. Guarded by Manager.mu.
 	departed map[wire.TopicPartition]struct{}
+	// settling are those of them for which the checkpoints are being written. Guarded by Manager.mu.
+	settling map[wire.TopicPartition]struct{}
 }
 
 // DirInfo is a row of DescribeLogDirs.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"path"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -39,10 +38,10 @@ func (m *Manager) checkpointDir(d *logDir) error {
 }
 
 func (m *Manager) checkpointDirLocked(d *logDir) error {
-	departed := m.takeDeparted(d)
+	m.takeDeparted(d)
 	var failed error
 	for i, flag := range d.env.disk.flags() {
-		if !flag.Swap(false) && len(departed) == 0 {
+		if !flag.Swap(false) && len(d.settling) == 0 {
 			continue
 		}
 		if err := m.writeCheckpointLocked(d, checkpointFiles[i]); err != nil {
@@ -50,9 +49,7 @@ func (m *Manager) checkpointDirLocked(d *logDir) error {
 			failed = errors.Join(failed, d.env.fault("write checkpoint", err))
 		}
 	}
-	if failed != nil {
-		m.depart(d, departed...)
-	}
+	m.settled(d, failed == nil)
 	return failed
 }
 
@@ -80,12 +77,29 @@ func (m *Manager) depart(d *logDir, partitions ...wire.TopicPartition) {
 	}
 }
 
-func (m *Manager) takeDeparted(d *logDir) []wire.TopicPartition {
+func (m *Manager) takeDeparted(d *logDir) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	departed := slices.Collect(maps.Keys(d.departed))
-	clear(d.departed)
-	return departed
+	d.settling, d.departed = d.departed, map[wire.TopicPartition]struct{}{}
+}
+
+// settled ends what takeDeparted began.
+func (m *Manager) settled(d *logDir, written bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !written {
+		maps.Copy(d.departed, d.settling)
+	}
+	d.settling = nil
+}
+
+// unsettled tells whether checkpoints may name a partition that has gone.
+func (m *Manager) unsettled(d *logDir, tp wire.TopicPartition) bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	_, departed := d.departed[tp]
+	_, settling := d.settling[tp]
+	return departed || settling
 }
 
 // settleDeparted makes it durable that a partition has gone, before another of its name may come: a checkpoint knows names alone,
@@ -100,12 +114,12 @@ func (m *Manager) settleDeparted(tp wire.TopicPartition) error {
 }
 
 func (m *Manager) settleDepartedFrom(d *logDir, tp wire.TopicPartition) error {
-	d.writing.Lock() // whoever writes the checkpoints has taken what departed, and may not be done
+	if !m.unsettled(d, tp) {
+		return nil
+	}
+	d.writing.Lock() // of a partition that settles, until it has
 	defer d.writing.Unlock()
-	m.mu.RLock()
-	_, departed := d.departed[tp]
-	m.mu.RUnlock()
-	if !departed || d.env.disk.check() != nil {
+	if !m.unsettled(d, tp) || d.env.disk.check() != nil {
 		return nil
 	}
 	return m.checkpointDirLocked(d)

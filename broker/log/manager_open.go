@@ -253,7 +253,7 @@ func (m *Manager) isShell(dir string) bool {
 // clearAway removes such a directory, at once: by the next Sweep a log may have its name.
 func (m *Manager) clearAway(shell found) {
 	if err := m.o.FS.RemoveAll(shell.o.Dir); err != nil {
-		_ = shell.d.env.fault("remove an empty partition directory", err)
+		shell.d.env.logger.Warn("an empty partition directory can't be removed", "dir", shell.o.Dir, "err", err)
 	}
 }
 

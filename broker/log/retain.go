@@ -53,8 +53,8 @@ func (l *Log) Retain(now time.Time) (int, error) {
 		return 0, err
 	}
 	if all {
-		sealed, err := l.rollAt(now, end)
-		if err != nil && !errors.Is(err, vfs.ErrNoSpace) {
+		var sealed bool
+		if sealed, err = l.rollAt(now, end); err != nil && !errors.Is(err, vfs.ErrNoSpace) {
 			return 0, err
 		}
 		if !sealed || err != nil { // nobody has looked at what was appended meanwhile, or there is no room for a new one
@@ -62,7 +62,7 @@ func (l *Log) Retain(now time.Time) (int, error) {
 		}
 	}
 	if count == 0 {
-		return 0, nil
+		return 0, err
 	}
 	// What is left, the newest producer snapshot above all, must be on disk before they go.
 	err = l.flushMaintained(l.EndOffset())

@@ -163,6 +163,24 @@ func TestAPartitionMadeAnewWaitsForTheCheckpointUnderWay(t *testing.T) {
 	}
 }
 
+// One that was never here does not wait: a topic of a thousand partitions would for a thousand checkpoints.
+func TestANewPartitionDoesNotWaitForTheCheckpointUnderWay(t *testing.T) {
+	fault := vfs.NewFault(vfs.NewMem())
+	m := mustManage(t, managerOptions(fault, "/d1"))
+	create(t, m, partition(0))
+	if err := m.Delete(testTime, partition(0)); err != nil {
+		t.Fatal(err)
+	}
+	hooked := false
+	fault.SetRules(vfs.Rule{Op: vfs.OpRename, Path: "/d1/" + recoveryPointFile + "*", Times: 1, Hook: func(vfs.Call) {
+		hooked = true
+		create(t, m, partition(1)) // in the way of whom it would wait for
+	}})
+	if err := m.Checkpoint(); err != nil || !hooked {
+		t.Fatal(err, hooked)
+	}
+}
+
 // FM-32: once its segment is gone, the checkpoint no longer names the log start. A power loss must not bring the segment back.
 func TestDeletedRecordsDoNotComeBackWithTheirSegment(t *testing.T) {
 	mem := vfs.NewMem()

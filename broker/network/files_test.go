@@ -264,3 +264,24 @@ func TestSmallAnswersLeaveTogetherLargeOnesAtOnce(t *testing.T) {
 		t.Errorf("%d pieces before the file, more: %v", len(pieces), more)
 	}
 }
+
+// Only what lies in memory is what others wait for.
+func TestMemoryIsToldFromFiles(t *testing.T) {
+	f, _ := segment(t, vfs.OS{}, t.TempDir(), 4000)
+	mixed := scattered{pieces{text: strings.Repeat("x", 4000)}, f}
+	for _, tt := range []struct {
+		what     string
+		file     vfs.File
+		from, to int64
+		want     bool
+	}{
+		{"a file", f, 0, 4000, false},
+		{"memory", mixed.pieces, 0, 4000, true},
+		{"both", mixed, 1000, 2001, true},
+		{"the part in the file", mixed, 1000, 2000, false},
+	} {
+		if got := inMemory(vfs.Range{File: tt.file, Offset: tt.from, Length: tt.to - tt.from}); got != tt.want {
+			t.Errorf("%s: %v", tt.what, got)
+		}
+	}
+}

@@ -27,7 +27,8 @@ type Limits struct {
 	// WriteMax is how long a client may take for an answer, on top of its size at 64 KiB a second. Clients stop reading
 	// while they process what they have, so it is no shorter than IdleMax.
 	WriteMax time.Duration
-	// HoldMax is how long a client may take nothing of an answer that lies in memory of the cache of remote data: others wait for that.
+	// HoldMax is how long a client may go without making room in the socket, which is a third of SendBufferBytes, while its answer lies in memory
+	// of the cache of remote data: others wait for that.
 	HoldMax time.Duration
 	// PipelinedMax is how many requests of one connection may wait for their answers at once.
 	PipelinedMax int

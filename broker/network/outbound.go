@@ -29,7 +29,7 @@ type outbound struct {
 	done     int64 // bytes of the current part that are sent
 	size     int64 // bytes of all that are not sent
 	files    bool  // some of it is in files
-	resident bool  // some of these lie in memory
+	resident bool  // some of it lies in memory of the cache
 }
 
 // add puts an answer at the end.
@@ -38,11 +38,25 @@ func (o *outbound) add(parts []api.Part) {
 	for i := range parts {
 		o.size += partSize(&parts[i])
 		o.files = o.files || parts[i].Range.File != nil
-		if _, resident := parts[i].Range.File.(vfs.Resident); resident {
-			o.resident = true
-		}
+		o.resident = o.resident || inMemory(parts[i].Range)
 	}
 	o.settle()
+}
+
+// inMemory tells whether some of a range lies in memory of the cache, and not in a file.
+func inMemory(r vfs.Range) bool {
+	if _, ok := r.File.(vfs.Resident); !ok {
+		return false
+	}
+	source, ok := r.File.(vfs.Scattered)
+	for ok && r.Length > 0 {
+		piece := source.Piece(r.Offset, r.Length)
+		if piece.File == nil {
+			return true
+		}
+		r.Offset, r.Length = r.Offset+piece.Length, r.Length-piece.Length
+	}
+	return !ok
 }
 
 // dueWithin is when the client must have taken something more, of what must all be out when it is due.

@@ -55,6 +55,10 @@ func openManifests(ctx context.Context, o *Options) ([]*partition, error) {
 // manifests don't say so. It comes after they were read, which a deletion may have overtaken.
 func leaveOutDeleted(ctx context.Context, o *Options) error {
 	today, err := o.Today(ctx)
+	if errors.Is(err, chain.ErrHalt) {
+		o.Logger.Warn("the metadata of today can't be read: topics that were deleted since may look empty", "err", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("read the metadata of today: %w", err)
 	}

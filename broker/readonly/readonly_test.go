@@ -20,6 +20,7 @@ import (
 	"github.com/tidemark-io/tidemark/broker/record"
 	"github.com/tidemark-io/tidemark/broker/replica"
 	"github.com/tidemark-io/tidemark/broker/wire"
+	"github.com/tidemark-io/tidemark/tier/chain"
 	"github.com/tidemark-io/tidemark/tier/manifest"
 	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
@@ -37,6 +38,7 @@ type rig struct {
 	now    time.Time
 	image  *metadata.Image
 	today  *metadata.Image // where it is another one
+	halted bool            // it can't be read
 	server *readonly.Server
 	uuids  byte
 }
@@ -76,7 +78,12 @@ func (r *rig) tryOpen(at time.Time) error {
 	})
 	r.server, err = readonly.Open(r.t.Context(), r.now, readonly.Options{
 		Store: watched, ClusterID: "cluster", Image: r.image, At: at, Grace: 24 * time.Hour, Config: settings,
-		Today:     func(context.Context) (*metadata.Image, error) { return cmp.Or(r.today, r.image), nil },
+		Today: func(context.Context) (*metadata.Image, error) {
+			if r.halted {
+				return nil, chain.ErrHalt
+			}
+			return cmp.Or(r.today, r.image), nil
+		},
 		Listeners: []metadata.Listener{{Name: "PLAINTEXT", Host: "localhost", Port: 9092, Protocol: "PLAINTEXT"}},
 		Random:    func() uint32 { return 4 },
 		NewUUID:   func() [16]byte { r.uuids++; return [16]byte{r.uuids} },
@@ -314,6 +321,16 @@ func TestThePastIsServedAsItWas(t *testing.T) {
 	}
 	if err := r.tryOpen(then); !errors.Is(err, readonly.ErrTooOld) {
 		t.Errorf("what was served then is deleted: %v", err)
+	}
+}
+
+func TestThePastIsServedThoughTheMetadataOfTodayIsDamaged(t *testing.T) {
+	r := newRig(t)
+	r.Upload(4, 10)
+	r.halted = true
+	r.open(r.Partition.Now)
+	if got := ask(r, kmsg.NewPtrMetadataRequest(), kmsg.NewPtrMetadataResponse()); len(got.Topics) != 1 {
+		t.Errorf("it shows %+v", got.Topics)
 	}
 }
 

@@ -236,7 +236,7 @@ func groupDeleteOffsetsCommand(a *app) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: a.completeGroups,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			scope, err := parseScope(topics)
+			scope, err := scopeOf(cmd, topics)
 			if err != nil {
 				return err
 			}
@@ -277,11 +277,22 @@ func groupDeleteOffsetsCommand(a *app) *cobra.Command {
 // scope is some topics, or some of their partitions. Empty it is everything.
 type scope map[string][]int32
 
+// scopeOf is what --topic names: given and empty it is no wish for everything.
+func scopeOf(cmd *cobra.Command, topics []string) (scope, error) {
+	if cmd.Flags().Changed("topic") && len(topics) == 0 {
+		return nil, mistake("--topic names no topic")
+	}
+	return parseScope(topics)
+}
+
 // parseScope reads topic, topic:partition, and topic/partition as the tier commands have it.
 func parseScope(texts []string) (scope, error) {
 	s := make(scope)
 	for _, text := range texts {
 		topic, digits, some := strings.Cut(strings.Replace(text, "/", ":", 1), ":")
+		if topic == "" {
+			return nil, mistake("%q is not topic or topic:partition", text)
+		}
 		if _, known := s[topic]; !known {
 			s[topic] = nil
 		}

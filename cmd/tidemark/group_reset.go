@@ -36,7 +36,7 @@ func groupResetCommand(a *app) *cobra.Command {
 					return err
 				}
 			}
-			scope, err := parseScope(f.topics)
+			scope, err := scopeOf(cmd, f.topics)
 			if err != nil {
 				return err
 			}

@@ -38,6 +38,8 @@ func TestStatusTellsMistakesFromFailures(t *testing.T) {
 	}{
 		{"no command", "", 0, ""},
 		{"version", "--version", 0, ""},
+		{"offsets of no topic", "group delete-offsets g --topic=", 2, "--topic names no topic"},
+		{"a reset of no topic", "group reset g --topic= --to start --execute", 2, "--topic names no topic"},
 		{"a group alone shows its help", "topic", 0, ""},
 		{"unknown command", "nonsense", 2, `unknown command "nonsense" for "tidemark"`},
 		{"missing argument", "topic create", 2, "See `tidemark topic create --help`."},

@@ -144,6 +144,7 @@ func serve(ctx context.Context, settings *config.Broker, start startFunc, starte
 	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
+	context.AfterFunc(signals, release)
 
 	b, err := start(signals, settings, logger) // as long as it takes: a recovery reads all that was not flushed, or every manifest
 	if err != nil {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -312,7 +314,7 @@ func topicTruncateCommand(a *app) *cobra.Command {
 				for _, o := range offsets.Sorted() {
 					r, answered := removed.Lookup(o.Topic, o.Partition)
 					if !answered {
-						r.Err = err
+						r.Err = cmp.Or(err, errors.New("the cluster did not tell it"))
 					}
 					list = append(list, became(partitionName(o.Topic, o.Partition), fmt.Sprintf("begins at %d", r.LowWatermark), r.Err, ""))
 				}

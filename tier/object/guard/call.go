@@ -98,14 +98,10 @@ func (s *Store) begin(ctx context.Context, op Op, size int64, n int) *call {
 	return c
 }
 
-// leaseDeadline leaves time for a second try within the 5 s that a lease of lease.ttl.ms = 6000 holds: a connection that hangs must not
-// cost it.
-const leaseDeadline = 2 * time.Second
-
 // limit is the deadline of a call that moves so many bytes.
 func (s *Store) limit(cause object.Cause, size int64) time.Duration {
 	if cause.Kind == object.CauseLease {
-		return leaseDeadline
+		return min(s.o.LeaseDeadline, s.o.Deadline)
 	}
 	return s.o.Deadline + time.Duration(float64(size)/float64(s.o.Slowest)*float64(time.Second))
 }

@@ -138,6 +138,15 @@ func TestTheLeaseWaitsForNothingLong(t *testing.T) {
 	if _, _, err := object.Read(t.Context(), g, "k", 10); err != nil {
 		t.Errorf("another get of 3 s: %v", err)
 	}
+
+	longer, slow := newSlow(3*time.Second, guard.Options{Tries: 1, LeaseDeadline: time.Minute}) // of a long lease.ttl.ms
+	if _, err := longer.Put(lease, "k", strings.NewReader("x"), object.IfAbsent()); err != nil {
+		t.Errorf("a put of 3 s for a lease that has a minute: %v", err)
+	}
+	slow.takes = 16 * time.Second
+	if _, err := longer.Put(lease, "l", strings.NewReader("x"), object.IfAbsent()); !errors.Is(err, object.ErrUnavailable) {
+		t.Errorf("a put that takes longer than any may: %v", err)
+	}
 }
 
 // hangingSweep is a store whose list of uploads does not come, for an hour.

@@ -32,8 +32,10 @@ type Options struct {
 	Random  func() float64    // at least 0 and below 1, math/rand/v2's; it must be safe for several goroutines
 	Observe func(Observation) // nobody; called without a lock held, by the goroutine that made the request
 
-	Deadline time.Duration // for a call but the lease's, 15 s
-	Slowest  int64         // 1 MiB/s: the deadline is longer by what a body takes at this rate, in bytes a second
+	Deadline time.Duration // for a call, 15 s
+	// LeaseDeadline is that for a call for the lease, 2 s: a connection that hangs must leave time for a second try while the lease holds.
+	LeaseDeadline time.Duration
+	Slowest       int64 // 1 MiB/s: the deadline is longer by what a body takes at this rate, in bytes a second
 
 	Tries      int           // how often a call is tried in all, 5
 	BackOff    time.Duration // bound of the first pause, 200 ms; each later one is twice the one before
@@ -58,6 +60,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Deadline == 0 {
 		o.Deadline = 15 * time.Second
+	}
+	if o.LeaseDeadline == 0 {
+		o.LeaseDeadline = 2 * time.Second
 	}
 	if o.Slowest == 0 {
 		o.Slowest = 1 << 20
@@ -296,7 +301,11 @@ func (s *Store) SweepUploads(ctx context.Context, prefix string, before time.Tim
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer s.o.Clock.AfterFunc(sweepCalls*s.o.Deadline, func() { cancel(errDeadline) }).Stop()
-	return object.SweepUploads(ctx, s.inner, prefix, before)
+	n, err := object.SweepUploads(ctx, s.inner, prefix, before)
+	if err != nil && errors.Is(context.Cause(ctx), errDeadline) {
+		err = fmt.Errorf("%w: %w", errDeadline, object.ErrUnavailable)
+	}
+	return n, err
 }
 
 // body is an object's body that ends its call at its end, at an error, or when it is closed, whichever comes first.
