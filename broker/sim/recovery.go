@@ -17,6 +17,7 @@ type recovery struct {
 	asked bool // the operator knows that something will be missing
 	lost  map[string]engine.LostRange
 	had   map[*partition]int64 // where the bucket ended when the disks were lost
+	used  map[*partition]int64 // where the log did
 }
 
 // loseDisks kills the broker and takes its disks away.
@@ -45,13 +46,13 @@ func (n *node) wipe(whole bool) {
 	if n.ended == wiped {
 		whole = false // the recovery may have begun
 	}
-	n.recovery = recovery{whole: whole, lost: map[string]engine.LostRange{}, had: map[*partition]int64{}}
+	n.recovery = recovery{whole: whole, lost: map[string]engine.LostRange{}, had: map[*partition]int64{}, used: map[*partition]int64{}}
 	n.ended = wiped
 	for _, t := range n.c.ledger.topics {
 		for _, p := range t.partitions {
 			if s, err := n.c.manifestOf(p); err == nil {
 				p.durable = dataEnd(s)
-				n.recovery.had[p] = p.durable
+				n.recovery.had[p], n.recovery.used[p] = p.durable, p.end()
 				p.judged = max(p.judged, int64(s.LogStart)) // what made retention take that may be lost now
 			} else {
 				n.c.fail("the manifest of %s can't be read: %v", p, err)
@@ -111,6 +112,18 @@ func (n *node) noteRecovery(e *engine.Engine) {
 	}
 	for _, l := range report.Lost {
 		n.recovery.lost[fmt.Sprintf("%s-%d", l.Topic, l.Partition)] = l
+	}
+	// A gap that is shorter than what was not uploaded has offsets used again: the operator's choice.
+	for p, end := range n.recovery.used {
+		l, ok := n.recovery.lost[p.String()]
+		if gap := n.c.plan.tier.gap; !ok || gap == 0 || end <= int64(l.Next) {
+			continue
+		} else if int64(l.Next) < n.recovery.had[p]+gap {
+			n.c.fail("the recovery begins %s at %d, less than %d behind what the bucket had, %d", p, l.Next, gap, n.recovery.had[p])
+			return
+		}
+		p.lose(int64(l.Next))
+		delete(n.recovery.used, p)
 	}
 }
 
