@@ -111,7 +111,7 @@ func FuzzProducerSnapshot(f *testing.F) {
 		if err != nil {
 			return
 		}
-		restored := restoreProducers(entries, 0)
+		restored := restoreProducers(entries, 0, 0)
 		again, err := DecodeProducerSnapshot(restored.encode())
 		if err != nil || len(again) != len(restored.entries) {
 			t.Errorf("%d entries become %d, %v", len(restored.entries), len(again), err)

@@ -334,7 +334,7 @@ func (l *Log) loadSnapshot(now time.Time, limit wire.Offset) (from wire.Offset, 
 		}
 		entries, err := DecodeProducerSnapshot(data)
 		if err == nil {
-			l.producers = restoreProducers(entries, now.UnixMilli())
+			l.producers = restoreProducers(entries, at, now.UnixMilli())
 			return at, nil
 		}
 		l.env.logger.Warn("producer snapshot is dropped", "dir", l.dir, "offset", int64(at), "err", err)

@@ -96,3 +96,29 @@ func TestRecallIsDoneOnce(t *testing.T) {
 		t.Errorf("%v, to be looked for again: %v", err, l.producers.entries[5].restored)
 	}
 }
+
+// What was in flight may be in a segment that retention takes, or an upload, before it comes again.
+func TestBatchesInFlightAtAStopAreRecognisedThoughTheirSegmentGoes(t *testing.T) {
+	mem := vfs.NewMem()
+	l := mustOpen(t, options(mem, smallSegments()))
+	for i := range int32(11) {
+		appendBatch(t, l, batch(1, 1, 200, from(wire.ProducerID(5+i%2), 0, i/2)))
+	}
+	l.UpdateHighWatermark(11)
+	if err := l.Close(testTime); err != nil {
+		t.Fatal(err)
+	}
+	cfg := smallSegments()
+	cfg.RetentionBytes = 0
+	o := crashed(mem.ProcessCrashClone(), cfg, StopClean, 11)
+	o.HighWatermark = 11
+	l = mustOpen(t, o)
+	if n, err := l.Retain(testTime); n == 0 || err != nil {
+		t.Fatal(n, err)
+	}
+	for i := int32(1); i < 6; i++ {
+		if info := appendBatch(t, l, batch(1, 1, 200, from(5, 0, i))); !info.Duplicate || info.First != wire.Offset(2*i) {
+			t.Errorf("sequence %d again: %+v", i, info)
+		}
+	}
+}

@@ -89,10 +89,10 @@ func (s *producerState) encode() []byte {
 	return b
 }
 
-// restore makes the state of a snapshot. Its producers count as heard of now: a snapshot knows only their records'
+// restoreProducers makes the state of a snapshot, which is that at an offset. Its producers count as heard of now: a snapshot knows only their records'
 // timestamps, which may lie far in the past.
-func restoreProducers(entries []ProducerSnapshotEntry, nowMs int64) producerState {
-	var s producerState
+func restoreProducers(entries []ProducerSnapshotEntry, at wire.Offset, nowMs int64) producerState {
+	s := producerState{restoredAt: at}
 	if len(entries) == 0 {
 		return s
 	}

@@ -96,6 +96,8 @@ type producerState struct {
 	entries map[wire.ProducerID]*producerEntry
 	open    []transaction // by first offset
 	ended   []transaction // by first offset; the marker is not below the high watermark
+
+	restoredAt wire.Offset // of the snapshot that entries come from; NoOffset once none of them has to be recalled
 }
 
 // duplicate finds the earlier append of a batch that came again.

@@ -215,7 +215,7 @@ func TestProducerSnapshotRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restored := restoreProducers(entries, 5)
+	restored := restoreProducers(entries, 0, 5)
 	if !slices.Equal(restored.list(), s.list()) || !slices.Equal(restored.open, s.open) {
 		t.Errorf("restored %+v, want %+v", restored.list(), s.list())
 	}

@@ -130,6 +130,7 @@ func (l *Log) unlinkOldest(count int, raise bool) []*segment {
 	defer l.mu.Unlock()
 	segments := *l.segments.Load()
 	kept := slices.Clone(segments[count:])
+	l.recallFromLocked(kept[0].base)
 	if raise {
 		l.raiseStartLocked(kept[0].base)
 	}

@@ -100,7 +100,7 @@ func (l *Log) StartFromTier(now time.Time, at, logStart wire.Offset, epochs []Ep
 		if err != nil {
 			return err
 		}
-		producers = restoreProducers(entries, now.UnixMilli())
+		producers = restoreProducers(entries, at, now.UnixMilli())
 	}
 	for i, e := range epochs {
 		if i > 0 && (e.Epoch <= epochs[i-1].Epoch || e.Start < epochs[i-1].Start) {
