@@ -92,11 +92,10 @@ func (s *producerState) encode() []byte {
 // restoreProducers makes the state of a snapshot, which is that at an offset. Its producers count as heard of now: a snapshot knows only their records'
 // timestamps, which may lie far in the past.
 func restoreProducers(entries []ProducerSnapshotEntry, at wire.Offset, nowMs int64) producerState {
-	s := producerState{restoredAt: at}
 	if len(entries) == 0 {
-		return s
+		return producerState{}
 	}
-	s.entries = make(map[wire.ProducerID]*producerEntry, len(entries))
+	s := producerState{entries: make(map[wire.ProducerID]*producerEntry, len(entries)), restoredAt: at}
 	for _, from := range entries {
 		e := newProducerEntry()
 		e.epoch, e.coordinatorEpoch, e.txnStart = from.Epoch, from.CoordinatorEpoch, from.TxnStart
