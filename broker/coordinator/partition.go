@@ -139,9 +139,8 @@ func (p *partition[S]) perform(now time.Time, cfg *Config[S], result Result) []f
 			batch = rest[:fitting(rest)]
 		}
 		if err := p.append(now, cfg, batch); err != nil {
-			code := CodeOf(err)
 			cfg.Logger.Warn("coordinator records not appended", "partition", p.id, "err", err)
-			ready := bind(nil, result.Replies, code)
+			ready := bind(nil, result.Replies, CodeOf(err))
 			if result.Rejected != nil {
 				ready = append(ready, p.perform(now, cfg, result.Rejected())...)
 			}
