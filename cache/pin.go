@@ -141,11 +141,7 @@ func (p *Pin) View(at, n int64, buf []byte) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if part.block.slot == nil {
-			buf = append(buf, part.block.buf[part.from:part.to]...)
-			continue
-		}
-		for piece, err := range p.onDisk(part) {
+		for piece, err := range p.pieces(part) {
 			if err != nil {
 				return nil, err
 			}
@@ -165,7 +161,7 @@ func (p *Pin) Checksum(from, to int64) (crc uint32, err error) {
 			crc = part.block.updated(crc, part.from, part.to)
 			continue
 		}
-		for piece, err := range p.onDisk(part) {
+		for piece, err := range p.pieces(part) {
 			if err != nil {
 				return 0, err
 			}
@@ -175,9 +171,14 @@ func (p *Pin) Checksum(from, to int64) (crc uint32, err error) {
 	return crc, nil
 }
 
-// onDisk yields what a block on the disk has, by pieces that are good until the next one. An error ends the sequence.
-func (p *Pin) onDisk(part part) iter.Seq2[[]byte, error] {
+// pieces yields the bytes of a part: as they lie in memory, or from the disk by pieces that are good until the next one. An error ends the
+// sequence.
+func (p *Pin) pieces(part part) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
+		if part.block.slot == nil {
+			yield(part.block.buf[part.from:part.to], nil)
+			return
+		}
 		for at := part.from; at < part.to; {
 			piece, err := p.look(part.block, at)
 			piece = piece[:min(int64(len(piece)), part.to-at)]

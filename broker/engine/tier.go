@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -356,17 +355,10 @@ func (t *tiering) lookUp(ctx context.Context, now time.Time, r replica.RemoteTim
 	if !ok {
 		return log.NoTimestampOffset, wire.KafkaStorageError
 	}
-	var found log.TimestampOffset
-	var err error
 	if r.Timestamp == replica.MaxTimestamp {
-		found, err = t.reader.MaxTimestamp(ctx, from, r.From, r.UpTo)
-	} else {
-		found, err = t.reader.OffsetForTime(ctx, from, r.Timestamp, r.From, r.UpTo)
+		return t.reader.MaxTimestamp(ctx, from, r.From, r.UpTo)
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = wire.RequestTimedOut
-	}
-	return found, err
+	return t.reader.OffsetForTime(ctx, from, r.Timestamp, r.From, r.UpTo)
 }
 
 // end lets go of what reads hold.

@@ -40,9 +40,11 @@ func (t *plainTransport) read(in *inbound) (int, error) {
 
 func (t *plainTransport) write(out *outbound, limits *Limits) error {
 	due := time.Now().Add(allowance(limits.WriteMax, out.size))
-	for out.size > 0 {
-		if err := t.conn.SetWriteDeadline(out.dueWithin(due, limits.HoldMax)); err != nil {
-			return err
+	for first := true; out.size > 0; first = false {
+		if first || out.resident {
+			if err := t.conn.SetWriteDeadline(out.dueWithin(due, limits.HoldMax)); err != nil {
+				return err
+			}
 		}
 		if r := out.file(); r.File != nil {
 			b := t.memory.try(copyBytes)

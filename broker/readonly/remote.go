@@ -111,17 +111,11 @@ func (r *remote) OffsetForTimestamp(now time.Time, t replica.RemoteTime, done fu
 	r.o.Go(func() {
 		ctx, cancel := r.until(now, t.Deadline)
 		defer cancel()
-		var found log.TimestampOffset
-		var err error
 		if p := r.partition(t.TopicPartition, t.TopicID); t.Timestamp == replica.MaxTimestamp {
-			found, err = r.reader.MaxTimestamp(ctx, p, t.From, t.UpTo)
+			done(r.reader.MaxTimestamp(ctx, p, t.From, t.UpTo))
 		} else {
-			found, err = r.reader.OffsetForTime(ctx, p, t.Timestamp, t.From, t.UpTo)
+			done(r.reader.OffsetForTime(ctx, p, t.Timestamp, t.From, t.UpTo))
 		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = wire.RequestTimedOut
-		}
-		done(found, err)
 	})
 }
 

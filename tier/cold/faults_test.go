@@ -327,6 +327,19 @@ func TestAStoreThatTakesTooLongIsAStorageError(t *testing.T) {
 	}
 }
 
+// A look-up whose time is over can be tried again: the first offset of a time, and the largest.
+func TestALookUpThatTakesTooLongIsTimedOut(t *testing.T) {
+	w := three(t)
+	w.bucket.onGet = func(string, object.Range) error { return context.DeadlineExceeded }
+	r := w.reader()
+	if _, err := r.OffsetForTime(t.Context(), w.p, 0, 12, 30); !errors.Is(err, wire.RequestTimedOut) {
+		t.Errorf("by time: %v", err)
+	}
+	if _, err := r.MaxTimestamp(t.Context(), w.p, 0, 25); !errors.Is(err, wire.RequestTimedOut) {
+		t.Errorf("the largest: %v", err)
+	}
+}
+
 // A read whose time is over is no error, also in the moment in which the context derived from that of the request has not ended yet.
 func TestAReadWhoseTimeIsOverIsNoStorageError(t *testing.T) {
 	r := three(t).reader()

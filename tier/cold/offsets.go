@@ -1,6 +1,7 @@
 package cold
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ const cursorBytes = 128 << 10
 
 // OffsetForTime is the first record of [from, upTo), in offset order, with a timestamp of ts or later; log.NoTimestampOffset where
 // the tier has none, or where it is not below upTo. It reads a page of the manifest, a sidecar and a batch or two of what is
-// not in memory. An error is wire.KafkaStorageError or the context's.
+// not in memory. An error is wire.KafkaStorageError, wire.RequestTimedOut, or that of a cancelled context.
 func (r *Reader) OffsetForTime(ctx context.Context, p Partition, ts int64, from, upTo wire.Offset) (log.TimestampOffset, error) {
 	return r.lookUp(ctx, p, func() (log.TimestampOffset, error) { return r.offsetForTime(ctx, p, ts, from, upTo) })
 }
@@ -48,11 +49,15 @@ func (r *Reader) lookUp(ctx context.Context, p Partition, find func() (log.Times
 			break
 		}
 	}
-	if ctx.Err() != nil {
-		return log.NoTimestampOffset, ctx.Err()
-	}
-	if lasting(err) {
+	over := ctx.Err()
+	if over == nil && lasting(err) {
 		r.alarms.raise(p, p.Manifest.Prefix(), err)
+	}
+	switch err = cmp.Or(over, err); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return log.NoTimestampOffset, wire.RequestTimedOut
+	case over != nil:
+		return log.NoTimestampOffset, over
 	}
 	return log.NoTimestampOffset, fmt.Errorf("%w: %w", wire.KafkaStorageError, err)
 }
