@@ -159,15 +159,23 @@ func (t *trash) take(now time.Time) (paths []string) {
 	return paths
 }
 
-// dirtyLogs are the logs with something to flush, in the order in which that came about.
+// dirtyLogs are the logs with something to do, each once, in the order in which that came about.
 type dirtyLogs struct {
-	mu   sync.Mutex // guards logs; a leaf
-	logs []*Log
+	mu    sync.Mutex // guards what follows; a leaf
+	logs  []*Log
+	among map[*Log]struct{}
 }
 
 func (d *dirtyLogs) add(l *Log) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if _, again := d.among[l]; again {
+		return
+	}
+	if d.among == nil {
+		d.among = map[*Log]struct{}{}
+	}
+	d.among[l] = struct{}{}
 	d.logs = append(d.logs, l)
 }
 
@@ -175,6 +183,6 @@ func (d *dirtyLogs) take() []*Log {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	logs := d.logs
-	d.logs = nil
+	d.logs, d.among = nil, nil
 	return logs
 }

@@ -75,9 +75,6 @@ type Log struct {
 	closed        bool
 	moved         bool // its directory has another name: no file of it may be written; also under maintenance
 
-	sealNoted atomic.Bool // it is among env.sealed
-	rollNoted atomic.Bool // it is among env.rolled
-
 	// Published to readers without a lock. segments are sorted, never empty, and replaced as a whole; the last one is active.
 	segments      atomic.Pointer[[]*segment]
 	end           logEnd

@@ -302,9 +302,8 @@ func (m *Manager) FlushDue(now time.Time) {
 // than a segment, whatever flush.ms says. On a full disk it stays due, and FlushDue says why.
 func (m *Manager) FlushSealed() {
 	for _, l := range m.rolled.take() {
-		l.rollNoted.Store(false)
 		if err := l.flushTo(l.active().base); err != nil && l.env.disk.check() == nil {
-			l.noteRoll()
+			m.rolled.add(l)
 		}
 	}
 }
@@ -384,7 +383,6 @@ func (m *Manager) Sweep(now time.Time) {
 func (m *Manager) TakeSealed() []wire.TopicPartition {
 	var sealed []wire.TopicPartition
 	for _, l := range m.sealed.take() {
-		l.sealNoted.Store(false)
 		sealed = append(sealed, l.tp)
 	}
 	return sealed

@@ -47,7 +47,7 @@ func Open(now time.Time, o Options) (*Log, error) {
 		l.env.dirty.add(l)
 	}
 	if len(l.snapshots) > 0 {
-		l.noteRoll()
+		l.env.rolled.add(l)
 	}
 	return l, nil
 }

@@ -66,23 +66,14 @@ func (l *Log) rollLocked(now time.Time, first, last wire.Offset) error {
 		kept = slices.Clip(segments[:len(segments)-1])
 	}
 	old.sealed.Store(true)
-	if !l.sealNoted.Swap(true) {
-		l.env.sealed.add(l)
-	}
-	l.noteRoll()
+	l.env.sealed.add(l)
+	l.env.rolled.add(l)
 	kept = append(kept, s)
 	l.segments.Store(&kept)
 	l.end.set(end, base, 0)
 	l.snapshots = append(l.snapshots, pendingSnapshot{base, l.producers.encode()})
 	l.newFiles = true
 	return nil
-}
-
-// noteRoll says that there are sealed segments to flush.
-func (l *Log) noteRoll() {
-	if !l.rollNoted.Swap(true) {
-		l.env.rolled.add(l)
-	}
 }
 
 // createSegment makes an empty segment's file and opens it.
