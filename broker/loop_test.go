@@ -13,11 +13,13 @@ import (
 	"github.com/tidemark-io/tidemark/broker/engine"
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 	"github.com/tidemark-io/tidemark/tier/object/memstore"
 )
 
-// driven is an engine in memory under a loop, inside a bubble of synctest.
-func driven(t *testing.T, watch sleepWatch) (_ *loop, stop func()) {
+// driven is an engine in memory over store under a loop, inside a bubble of synctest.
+func driven(t *testing.T, store object.Store, watch sleepWatch) (_ *loop, stop func()) {
 	t.Helper()
 	settings, _, err := config.Parse([]config.Source{{Format: config.Flags, Name: "test", Pairs: []string{
 		"node.id=1", "listeners=PLAINTEXT://127.0.0.1:9092", "log.dirs=/d1", "store.url=mem://", "offsets.topic.replication.factor=1",
@@ -28,7 +30,7 @@ func driven(t *testing.T, watch sleepWatch) (_ *loop, stop func()) {
 	l := newLoop()
 	l.watch = watch
 	l.engine, err = engine.Open(t.Context(), time.Now(), engine.Options{
-		Config: settings, FS: vfs.NewMem(), Store: memstore.New(time.Now), Incarnation: "run1", BootID: "boot",
+		Config: settings, FS: vfs.NewMem(), Store: store, Incarnation: "run1", BootID: "boot",
 		Advertised: []metadata.Listener{{Name: "PLAINTEXT", Host: "127.0.0.1", Port: 9092, Protocol: "PLAINTEXT"}},
 		Rand:       rand.New(rand.NewPCG(1, 2)), Logger: slog.New(slog.DiscardHandler), Wake: l.Wake,
 	})
@@ -49,7 +51,7 @@ func driven(t *testing.T, watch sleepWatch) (_ *loop, stop func()) {
 
 func TestTheLoopDrivesAnEngineUntilItServes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, stop := driven(t, newSleepWatch(func() time.Duration { return 0 }))
+		l, stop := driven(t, memstore.New(time.Now), newSleepWatch(func() time.Duration { return 0 }))
 		began := time.Now()
 		<-l.engine.Served()
 		if took := time.Since(began); took > time.Second {
@@ -64,8 +66,17 @@ func TestTheLoopDrivesAnEngineUntilItServes(t *testing.T) {
 // A loop that is cut short waits for the tasks that are out, and acts on none of them.
 func TestTheLoopEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, stop := driven(t, newSleepWatch(func() time.Duration { return 0 }))
+		slow := faultstore.New(memstore.New(time.Now), func(faultstore.Call) faultstore.Fault {
+			time.Sleep(time.Second)
+			return faultstore.None
+		})
+		l, stop := driven(t, slow, newSleepWatch(func() time.Duration { return 0 }))
+		began := time.Now()
+		synctest.Wait() // the first request is out
 		stop()
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("it ended after %v, not with the request that was out", took)
+		}
 		if l.engine.Serving() {
 			t.Error("it serves though it was cut short before the first answer of the store")
 		}
@@ -76,7 +87,7 @@ func TestTheLoopEndsWithItsContext(t *testing.T) {
 func TestSafety12ALeaderThatSleptGivesUpItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asleep atomic.Int64
-		l, stop := driven(t, newSleepWatch(func() time.Duration { return time.Duration(asleep.Load()) }))
+		l, stop := driven(t, memstore.New(time.Now), newSleepWatch(func() time.Duration { return time.Duration(asleep.Load()) }))
 		defer stop()
 		<-l.engine.Served()
 		epoch := func() int32 { return int32(l.engine.Image().Controller().Epoch) }
