@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,8 +103,16 @@ type fixture struct {
 	log    *memoryLog
 	r      *Runtime[*register]
 	now    time.Time
-	wakes  []time.Time
 	shards map[int32]*register
+
+	mu    sync.Mutex // of wakes, which come from whoever calls the runtime
+	wakes []time.Time
+}
+
+func (f *fixture) wake(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wakes = append(f.wakes, at)
 }
 
 // newFixture has a runtime over four partitions; the high watermark moves with the log end, unless hold is called.
@@ -116,7 +125,7 @@ func newFixture(t *testing.T) *fixture {
 		},
 		Appender:      f.log,
 		CommitTimeout: commitTimeout,
-		Wake:          func(at time.Time) { f.wakes = append(f.wakes, at) },
+		Wake:          f.wake,
 		Logger:        slog.New(slog.DiscardHandler),
 	})
 	f.r.SetPartitionCount(4)
