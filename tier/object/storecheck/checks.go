@@ -119,7 +119,7 @@ func (t *trial) winner(key string, round int, cond object.Condition) (string, ob
 		}
 	}
 	if won < 0 {
-		return "", "", fmt.Errorf("round %d: nobody won: %w", round, errs[0])
+		return "", "", fmt.Errorf("round %d: nobody won: %w", round, errors.Join(errs...))
 	}
 	return body(won), tokens[won], t.holds(key, body(won))
 }

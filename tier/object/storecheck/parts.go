@@ -111,7 +111,7 @@ func (t *trial) uploadRace(s object.Parted) error {
 		}
 	}
 	if won < 0 {
-		return fmt.Errorf("no upload won: %w", errs[0])
+		return fmt.Errorf("no upload won: %w", errors.Join(errs...))
 	}
 	return t.holds("race", partsOf(mark(won)))
 }

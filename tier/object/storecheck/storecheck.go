@@ -24,8 +24,8 @@ type Result struct {
 	Err  error
 }
 
-// ErrFailed is what Quick and Full return for a store that fails a check. A store that does not answer has not failed:
-// errors.Is(err, object.ErrUnavailable) asks for another try, in another scratch folder. Nor has one that refuses us,
+// ErrFailed is what Quick and Full return for a store that fails a check. A store that does not answer, checkTries times, has not
+// failed: errors.Is(err, object.ErrUnavailable) asks for another try, in another scratch folder. Nor has one that refuses us,
 // object.ErrDenied.
 var ErrFailed = errors.New("the object store does not keep its promises")
 
@@ -84,11 +84,22 @@ type check struct {
 	run   func(t *trial) error
 }
 
-// try runs the check in a folder of its own.
+// checkTries bounds how often a check is run that a store leaves without a verdict.
+const checkTries = 3
+
+// try runs the check. One that met an answer which decides nothing, such as a 409 or one that was lost, begins anew in another
+// folder: what became of the request does not matter there.
 func (c check) try(ctx context.Context, s object.Store, scratch string, run Runner) error {
-	t := &trial{ctx: ctx, store: s, folder: scratch + "/" + c.name + "/", run: run}
-	defer t.clean()
-	return c.run(t)
+	var err error
+	for n := range checkTries {
+		t := &trial{ctx: ctx, store: s, folder: fmt.Sprintf("%s/%s/%d/", scratch, c.name, n), run: run}
+		err = c.run(t)
+		t.clean()
+		if !errors.Is(err, object.ErrUnavailable) || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
 }
 
 // trial is what a check works with: short names for what it does all the time.

@@ -50,24 +50,66 @@ func TestBO096StoresThatBreakConditionsFail(t *testing.T) {
 	}
 }
 
-// TestBO097AStoreThatIsAwayHasNotFailed: a throttled start is tried again, not given up.
-func TestBO097AStoreThatIsAwayHasNotFailed(t *testing.T) {
-	for at := 1; ; at++ {
-		hit := false
-		s := faultstore.New(memstore.New(nil), func(c faultstore.Call) faultstore.Fault {
-			if c.Seq == at {
-				hit = true
-				return faultstore.Throttle
+// TestBO097AnAnswerThatDecidesNothingIsNoVerdict: one such answer, to whichever request, does not end a start.
+func TestBO097AnAnswerThatDecidesNothingIsNoVerdict(t *testing.T) {
+	for name, fault := range map[string]faultstore.Fault{
+		"refused": faultstore.Refuse, "throttled": faultstore.Throttle, "409": faultstore.Conflict, "answer lost": faultstore.LoseAnswer,
+	} {
+		for at := 1; ; at++ {
+			hit := false
+			s := faultstore.New(memstore.New(nil), func(c faultstore.Call) faultstore.Fault {
+				if c.Seq == at {
+					hit = true
+					return fault
+				}
+				return faultstore.None
+			})
+			err := storecheck.Quick(t.Context(), s, "store-check/1", nil)
+			if !hit {
+				break
 			}
-			return faultstore.None
-		})
-		err := storecheck.Quick(t.Context(), s, "store-check/1", nil)
-		if !hit {
-			return
+			if err != nil {
+				t.Errorf("%s at request %d: %v", name, at, err)
+			}
 		}
-		if errors.Is(err, storecheck.ErrFailed) {
-			t.Fatalf("throttled at request %d: %v", at, err)
+	}
+}
+
+// TestARaceWhoseWinnersAnswerIsLostIsNoVerdict: nobody knows that it won.
+func TestARaceWhoseWinnersAnswerIsLostIsNoVerdict(t *testing.T) {
+	lost := make(map[string]bool) // by key
+	s := faultstore.New(memstore.New(nil), func(c faultstore.Call) faultstore.Fault {
+		if c.Op == faultstore.Put && strings.Contains(c.Key, "create-race/0/") && !lost[c.Key] {
+			lost[c.Key] = true
+			return faultstore.LoseAnswer
 		}
+		return faultstore.None
+	})
+	oneByOne := func(n int, task func(i int)) {
+		for i := range n {
+			task(n - 1 - i)
+		}
+	}
+	if err := storecheck.Full(t.Context(), s, "store-check/1", oneByOne, nil); err != nil || len(lost) == 0 {
+		t.Errorf("%v, %d answers lost", err, len(lost))
+	}
+}
+
+// TestAStoreThatIsAwayHasNotFailed: nor is it asked for ever.
+func TestAStoreThatIsAwayHasNotFailed(t *testing.T) {
+	puts := 0
+	s := faultstore.New(memstore.New(nil), func(c faultstore.Call) faultstore.Fault {
+		if c.Op == faultstore.Put {
+			puts++
+		}
+		return faultstore.Throttle
+	})
+	err := storecheck.Quick(t.Context(), s, "store-check/1", nil)
+	if !errors.Is(err, object.ErrUnavailable) || errors.Is(err, storecheck.ErrFailed) {
+		t.Error(err)
+	}
+	if puts > 9 { // three checks, three times each
+		t.Errorf("%d puts", puts)
 	}
 }
 
@@ -112,7 +154,7 @@ func (s forgetful) Put(ctx context.Context, key string, body object.Body, cond o
 }
 
 func (s forgetful) Delete(ctx context.Context, key string) error {
-	if s.breaks == "delete" && strings.HasSuffix(key, "delete/k") {
+	if s.breaks == "delete" && strings.HasSuffix(key, "delete/0/k") {
 		return nil
 	}
 	return s.Store.Delete(ctx, key)
