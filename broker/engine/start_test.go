@@ -13,6 +13,7 @@ import (
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/membership/lease"
 	"github.com/tidemark-io/tidemark/tier/chain"
+	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/cluster"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 )
@@ -61,6 +62,31 @@ func TestAStartOutlastsAStoreThatIsAway(t *testing.T) {
 }
 
 // Safety rule 12: the lock of the data directory proves that the former incarnation is dead, so its lease is taken at once.
+// TestBO097OneAnswerThatDecidesNothingEndsNoStart: the guard passes on what a conditional put is answered, so it is the start's to settle.
+func TestBO097OneAnswerThatDecidesNothingEndsNoStart(t *testing.T) {
+	for name, fault := range map[string]faultstore.Fault{"409": faultstore.Conflict, "answer lost": faultstore.LoseAnswer} {
+		for at := 1; ; at++ {
+			r, conditional := newRig(t), 0
+			r.faults = func(c faultstore.Call) faultstore.Fault {
+				if c.Op == faultstore.Put && c.Cond.Kind != object.Always {
+					if conditional++; conditional == at {
+						return fault
+					}
+				}
+				return faultstore.None
+			}
+			if err := r.tryOpen(); err != nil {
+				t.Errorf("%s to conditional put %d: %v", name, at, err)
+				continue
+			}
+			r.until("it serves", r.e.Serving)
+			if conditional < at {
+				break
+			}
+		}
+	}
+}
+
 func TestSafety12ARestartAfterAKillWaitsForNoTTL(t *testing.T) {
 	r := serving(t)
 	r.create("t")
