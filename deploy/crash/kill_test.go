@@ -74,11 +74,14 @@ func TestKillInMidAppend(t *testing.T) {
 	b.start()
 	records := l.verify(b.client(), admin, partitions)
 	consumer.check(admin, topic)
+	// An index whose first, middle and last entries are true is found out by a look-up, at the latest.
+	times := l.lookUp(b.client(), damage.files(".timeindex"))
 	b.stop()
 	// Of the snapshots only the newest is ever read; a damaged one among the others lies there until retention takes it.
 	files := slices.Concat(damage.files(".log"), damage.files("index"))
 	if damaged, text := b.dump(files...); damaged {
 		t.Errorf("log dump finds damage:\n%s", marked(text))
 	}
-	t.Logf("%d rounds, %d records, %d commits; the slowest start took %v; damage: %v", *rounds, records, consumer.commits, slowest, damage)
+	t.Logf("%d rounds, %d records, %d look-ups, %d commits; the slowest start took %v; damage: %v",
+		*rounds, records, times, consumer.commits, slowest, damage)
 }

@@ -3,11 +3,16 @@ package crash
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -182,6 +187,58 @@ func (l *ledger) verify(c *kgo.Client, admin *kadm.Client, partitions int32) (re
 		}
 	}
 	return records
+}
+
+// lookUp asks for the offset of every time that an index on disk speaks of. The broker believes no entry that it uses unless a batch bears
+// it out, and makes the index of a sealed segment anew that has another one.
+func (l *ledger) lookUp(c *kgo.Client, timeIndexes []string) (times int) {
+	l.t.Helper()
+	const width = 12 // timestamp 8, relative offset 4
+	asked := map[string]map[int64]bool{}
+	for _, file := range timeIndexes {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		dir := filepath.Base(filepath.Dir(file))
+		if asked[dir] == nil {
+			asked[dir] = map[int64]bool{}
+		}
+		for ; len(data) >= width; data = data[width:] {
+			asked[dir][int64(binary.BigEndian.Uint64(data))] = true
+		}
+	}
+	for dir, moments := range asked {
+		at := strings.LastIndexByte(dir, '-')
+		topic, number := dir[:at], dir[at+1:]
+		partition, err := strconv.ParseInt(number, 10, 32)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		history := l.largestSoFar(int32(partition))
+		for ms := range moments {
+			got := offsetAt(l.t, c, topic, int32(partition), ms)
+			want, _ := slices.BinarySearch(history, ms)
+			if want == len(history) {
+				want = -1
+			}
+			if topic == l.topic && got != int64(want) {
+				l.t.Errorf("%s, time %d: offset %d, want %d", dir, ms, got, want)
+			}
+			times++
+		}
+	}
+	return times
+}
+
+// largestSoFar is, for each offset of a partition, the largest timestamp up to it.
+func (l *ledger) largestSoFar(partition int32) []int64 {
+	history, largest := make([]int64, len(l.acked[partition])), int64(0)
+	for offset := range history {
+		largest = max(largest, l.acked[partition][int64(offset)].timestamp)
+		history[offset] = largest
+	}
+	return history
 }
 
 func keys[K comparable, V any](m map[K]V) (list []K) {
