@@ -61,7 +61,6 @@ func TestAStartOutlastsAStoreThatIsAway(t *testing.T) {
 	r.consistent()
 }
 
-// Safety rule 12: the lock of the data directory proves that the former incarnation is dead, so its lease is taken at once.
 // TestBO097OneAnswerThatDecidesNothingEndsNoStart: the guard passes on what a conditional put is answered, so it is the start's to settle.
 func TestBO097OneAnswerThatDecidesNothingEndsNoStart(t *testing.T) {
 	for name, fault := range map[string]faultstore.Fault{"409": faultstore.Conflict, "answer lost": faultstore.LoseAnswer} {
@@ -87,6 +86,7 @@ func TestBO097OneAnswerThatDecidesNothingEndsNoStart(t *testing.T) {
 	}
 }
 
+// Safety rule 12: the lock of the data directory proves that the former incarnation is dead, so its lease is taken at once.
 func TestSafety12ARestartAfterAKillWaitsForNoTTL(t *testing.T) {
 	r := serving(t)
 	r.create("t")

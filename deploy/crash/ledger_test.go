@@ -190,7 +190,7 @@ func (l *ledger) verify(c *kgo.Client, admin *kadm.Client, partitions int32) (re
 }
 
 // lookUp asks for the offset of every time that an index on disk speaks of. The broker believes no entry that it uses unless a batch bears
-// it out, and makes the index of a sealed segment anew that has another one.
+// it out, and makes the index of a sealed segment anew that has another one. Entries are read as they lie, in damaged files, too.
 func (l *ledger) lookUp(c *kgo.Client, timeIndexes []string) (times int) {
 	l.t.Helper()
 	const width = 12 // timestamp 8, relative offset 4
@@ -215,30 +215,25 @@ func (l *ledger) lookUp(c *kgo.Client, timeIndexes []string) (times int) {
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		history := l.largestSoFar(int32(partition))
+		history := l.history(int32(partition))
 		for ms := range moments {
 			got := offsetAt(l.t, c, topic, int32(partition), ms)
-			want, _ := slices.BinarySearch(history, ms)
-			if want == len(history) {
-				want = -1
-			}
-			if topic == l.topic && got != int64(want) {
+			if want := history.since(ms); topic == l.topic && got != want {
 				l.t.Errorf("%s, time %d: offset %d, want %d", dir, ms, got, want)
 			}
-			times++
 		}
+		times += len(moments)
 	}
 	return times
 }
 
-// largestSoFar is, for each offset of a partition, the largest timestamp up to it.
-func (l *ledger) largestSoFar(partition int32) []int64 {
-	history, largest := make([]int64, len(l.acked[partition])), int64(0)
-	for offset := range history {
-		largest = max(largest, l.acked[partition][int64(offset)].timestamp)
-		history[offset] = largest
+// history is what was acknowledged of a partition, all of whose records were.
+func (l *ledger) history(partition int32) partitionHistory {
+	times := make([]int64, len(l.acked[partition]))
+	for offset := range times {
+		times[offset] = l.acked[partition][int64(offset)].timestamp
 	}
-	return history
+	return partitionHistory{times: times}
 }
 
 func keys[K comparable, V any](m map[K]V) (list []K) {
