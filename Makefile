@@ -45,8 +45,9 @@ fmt: ## format all files
 	$(LINT) fmt
 
 .PHONY: lint
-lint: ## run golangci-lint (its first build takes two minutes)
+lint: ## run golangci-lint (its first build takes two minutes), and build for a laptop with macOS
 	$(LINT) run ./...
+	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/tidemark
 
 .PHONY: tidy
 tidy: ## hold the repository to docs/architecture.md

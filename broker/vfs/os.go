@@ -102,8 +102,8 @@ func (OS) Usage(name string) (Usage, error) {
 	if err := unix.Statfs(name, &st); err != nil {
 		return Usage{}, &os.PathError{Op: "statfs", Path: name, Err: err}
 	}
-	block := st.Bsize
-	return Usage{Total: int64(st.Blocks) * block, Free: int64(st.Bavail) * block}, nil
+	block := uint64(st.Bsize)
+	return Usage{Total: int64(st.Blocks * block), Free: int64(st.Bavail * block)}, nil
 }
 
 type osFile struct{ f *os.File }
