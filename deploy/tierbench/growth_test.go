@@ -214,7 +214,7 @@ func (g *growth) lookUps(b *testing.B) {
 		times.add(time.Since(begun))
 		o := objects[n%len(objects)]
 		begun = time.Now()
-		if err := get(b, g.store, o.Key, 0, make([]byte, o.Size)); err != nil {
+		if err := g.plain.get(b, o.Key, 0, make([]byte, o.Size)); err != nil {
 			b.Fatal(err)
 		}
 		raw.add(time.Since(begun))

@@ -58,7 +58,11 @@ type broker struct {
 	*process.Broker
 	b     testing.TB
 	store object.Store
+	plain plainClient
 }
+
+// prefix is where the broker's objects lie in its bucket.
+const prefix = "tidemark"
 
 // start starts a broker over a new bucket.
 func start(b testing.TB, server *s3test.Server, settings ...string) *broker {
@@ -75,7 +79,9 @@ func start(b testing.TB, server *s3test.Server, settings ...string) *broker {
 		b.Fatal(err)
 	}
 	r.Command = append(pinned(), r.Command...)
-	r.Store = server.StoreURL(*scheme, server.Bucket(b), "tidemark")
+	bucket := server.Bucket(b)
+	r.plain = newPlainClient(b, server, bucket)
+	r.Store = server.StoreURL(*scheme, bucket, prefix)
 	if r.store, err = storeurl.Open(b.Context(), r.Store); err != nil {
 		b.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package tierbench
 
 import (
 	"io"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,7 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
 	"github.com/tidemark-io/tidemark/tier/object"
+	"github.com/tidemark-io/tidemark/tier/object/s3test"
 )
 
 // What the broker does by its defaults, and the plain client, too.
@@ -48,7 +53,7 @@ func (r *broker) rawGet(objects []object.Info) (n int64) {
 		readers.Go(func() {
 			buf := make([]byte, rangeBytes)
 			for p := range parts {
-				if err := get(r.b, r.store, p.Key, p.at, buf[:min(rangeBytes, p.Size-p.at)]); err != nil {
+				if err := r.plain.get(r.b, p.Key, p.at, buf[:min(rangeBytes, p.Size-p.at)]); err != nil {
 					r.b.Error(err)
 				}
 			}
@@ -65,13 +70,38 @@ func (r *broker) rawGet(objects []object.Info) (n int64) {
 	return n
 }
 
-func get(b testing.TB, s object.Store, key string, at int64, buf []byte) error {
-	o, err := s.Get(b.Context(), key, object.Range{Offset: at, Length: int64(len(buf))})
+// plainClient gets objects as anybody would: by minio-go with the transport that it brings, and nothing of the broker's.
+type plainClient struct {
+	minio.Core
+	bucket string
+}
+
+func newPlainClient(b testing.TB, server *s3test.Server, bucket string) plainClient {
+	b.Helper()
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	core, err := minio.NewCore(u.Host, &minio.Options{
+		Creds: credentials.NewEnvAWS(), Secure: u.Scheme == "https", Region: s3test.Region, BucketLookup: minio.BucketLookupPath,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return plainClient{*core, bucket}
+}
+
+func (c plainClient) get(b testing.TB, key string, at int64, buf []byte) error {
+	var o minio.GetObjectOptions
+	if err := o.SetRange(at, at+int64(len(buf))-1); err != nil {
+		return err
+	}
+	body, _, _, err := c.GetObject(b.Context(), c.bucket, prefix+"/"+key, o)
 	if err != nil {
 		return err
 	}
-	_, err = io.ReadFull(o.Body, buf)
-	if closing := o.Body.Close(); err == nil {
+	_, err = io.ReadFull(body, buf)
+	if closing := body.Close(); err == nil {
 		err = closing
 	}
 	return err
