@@ -16,6 +16,8 @@ import (
 // caBundle is where both SDKs' users name the certificates of a private authority.
 const caBundle = "AWS_CA_BUNDLE"
 
+const readBufferBytes = 64 << 10
+
 // Connections carry a client's requests and note the store's clock.
 type Connections struct {
 	transport *http.Transport
@@ -59,7 +61,7 @@ func Connect(caFile string) (*Connections, error) {
 		DisableCompression:  true, // a body that came unpacked would have neither its size nor its range
 		// HTTP/1.1 alone: a connection for each transfer beats many of them on one.
 		WriteBufferSize: 64 << 10,
-		ReadBufferSize:  64 << 10,
+		ReadBufferSize:  readBufferBytes,
 	}}, nil
 }
 
@@ -68,9 +70,13 @@ func (c *Connections) Transport() http.RoundTripper { return c.transport }
 
 // RoundTrip implements http.RoundTripper.
 func (c *Connections) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := c.transport.RoundTrip(fromFile(r))
+	var conn net.Conn
+	answer, err := c.transport.RoundTrip(onConn(fromFile(r), &conn))
 	if err != nil {
 		return nil, err
+	}
+	if r.Method == http.MethodGet { // the answer to a head tells the length of what does not come
+		answer.Body = inBulk(answer.Body, conn, answer.ContentLength)
 	}
 	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
 		now := time.Now()

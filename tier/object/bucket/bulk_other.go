@@ -1,0 +1,7 @@
+//go:build !linux
+
+package bucket
+
+import "syscall"
+
+func setLowWater(syscall.RawConn, int) {}
