@@ -33,6 +33,7 @@ type Broker struct {
 	engine    *engine.Engine
 	loop      *loop
 	network   *network.Server
+	yielder   *network.Yielder
 	admin     *admin
 	addresses []string
 
@@ -80,6 +81,8 @@ func start(ctx context.Context, settings *config.Broker, logger *slog.Logger, fr
 		Limits: limits(settings), Logger: logger.With("component", "network"), Registerer: registry,
 	})
 	undo = append(undo, func() { _ = b.network.Close(ended) })
+	b.yielder = network.NewYielder()
+	undo = append(undo, b.yielder.Close)
 	b.admin, err = newAdmin(ctx, settings.AdminListener.Address(), registry, logger.With("component", "admin"), b.serving, tierSource{b})
 	if err != nil {
 		return nil, err
@@ -90,7 +93,7 @@ func start(ctx context.Context, settings *config.Broker, logger *slog.Logger, fr
 		Config: settings, FS: vfs.OS{}, Store: store, Advertised: advertised,
 		Incarnation: incarnation(), BootID: bootID(), Rand: seededRand(),
 		Run: b.parallel, Logger: logger, Wake: b.loop.Wake, Reconfigured: b.reconfigure, Recover: fromBucket,
-		Go: b.downloads.Go, Clock: time.Now, Sleep: sleep,
+		Go: b.downloads.Go, Clock: time.Now, Sleep: sleep, Yield: b.yielder.Yield,
 	})
 	if err != nil {
 		return nil, err
@@ -183,6 +186,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	b.endLoop()
 	errEngine := b.engine.Close(time.Now())
 	b.downloads.Wait()
+	b.yielder.Close()
 	errAdmin := b.admin.close(ctx)
 	if errEngine != nil {
 		return errEngine

@@ -36,11 +36,12 @@ type Options struct {
 	// Run is the executor for parallel recovery; nil: one by one.
 	Run func(n int, work func(i int))
 	// Go runs a function beside the caller: downloads, which outlive whoever asked for them; nil: before it returns. Clock is
-	// the time while tasks run, nil: that of the last step. Sleep waits, for rates and between pieces of long work; nil: there are
-	// none.
+	// the time while tasks run, nil: that of the last step. Sleep waits, for rates; nil: there are none. Yield is called between pieces of
+	// long work, to let requests be answered; nil: none come meanwhile.
 	Go     func(func())
 	Clock  func() time.Time
 	Sleep  func(ctx context.Context, d time.Duration) error
+	Yield  func()
 	Logger *slog.Logger
 	// Wake is called, by any goroutine and with no locks held, when Step has something to do before NextWake.
 	Wake func()

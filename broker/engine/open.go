@@ -141,20 +141,9 @@ func (e *Engine) openLogs(now time.Time, o Options, locks *log.DirLocks, image *
 			return id
 		},
 		Run: o.Run, NewUUID: e.random.UUID,
-		Logger: o.Logger.With("component", "log"), Rest: o.rest(),
+		Logger: o.Logger.With("component", "log"), Yield: o.Yield,
 	})
 	return err
-}
-
-// restLasts is for how long a rest blocks at least. Where nothing else is to be run a timer may be late by a millisecond: a segment of 64 MiB
-// takes 100 ms to verify in place of 30.
-const restLasts = 100 * time.Microsecond
-
-func (o *Options) rest() func() {
-	if o.Sleep == nil {
-		return nil
-	}
-	return func() { _ = o.Sleep(context.Background(), restLasts) }
 }
 
 // assemble makes the parts and ties them together.

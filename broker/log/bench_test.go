@@ -2,12 +2,7 @@ package log
 
 import (
 	"fmt"
-	"io"
-	"net"
 	"path/filepath"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -211,68 +206,4 @@ func BenchmarkOpenUpload(b *testing.B) {
 		}
 		u.Release()
 	}
-}
-
-// BenchmarkAnswerBesideUploads is how long an echo takes over a connection, once a millisecond, while four segments at a time are opened
-// for their upload, again and again.
-func BenchmarkAnswerBesideUploads(b *testing.B) {
-	const atOnce = 4
-	l := benchLog(b, 64<<20, func(o *Options) { o.Rest = func() { time.Sleep(100 * time.Microsecond) } })
-	for bytes := sized(128 << 10); len(l.Segments()) <= atOnce; {
-		appendBatch(b, l, bytes)
-	}
-	client, server := connected(b)
-	go func() { _, _ = io.Copy(server, server) }() // until the client's end is closed
-	var over atomic.Bool
-	var uploads sync.WaitGroup
-	for _, s := range l.Segments()[:atOnce] {
-		uploads.Go(func() {
-			for !over.Load() {
-				u, err := l.OpenUpload(s.Base)
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				u.Release()
-			}
-		})
-	}
-	var took []time.Duration
-	message := make([]byte, 8)
-	ticks := time.NewTicker(time.Millisecond)
-	for b.Loop() {
-		<-ticks.C
-		begun := time.Now()
-		if _, err := client.Write(message); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.ReadFull(client, message); err != nil {
-			b.Fatal(err)
-		}
-		took = append(took, time.Since(begun))
-	}
-	over.Store(true)
-	uploads.Wait()
-	slices.Sort(took)
-	b.ReportMetric(0, "ns/op")
-	for _, percent := range []int{50, 90, 99} {
-		b.ReportMetric(float64(took[len(took)*percent/100].Microseconds())/1000, fmt.Sprintf("p%d-ms", percent))
-	}
-}
-
-// connected is a TCP connection from both of its ends.
-func connected(b *testing.B) (client, server net.Conn) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer listener.Close()
-	if client, err = net.Dial("tcp", listener.Addr().String()); err != nil {
-		b.Fatal(err)
-	}
-	if server, err = listener.Accept(); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { client.Close(); server.Close() })
-	return client, server
 }

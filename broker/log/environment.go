@@ -24,8 +24,8 @@ type environment struct {
 	logs   int        // of a Manager, which guards it
 	// scan is held while a segment is verified for its upload: several at a time would keep all cores busy, and let whoever wants an answer
 	// wait, and none of them would be done sooner.
-	scan sync.Mutex
-	rest func() // as that of Options
+	scan  sync.Mutex
+	yield func() // as that of Options
 	// saveRecoveryPoints writes the directory's recovery points now; nil for a log of its own.
 	saveRecoveryPoints func() error
 	// saveStarts writes the directory's log starts now; nil for a log of its own.

@@ -27,10 +27,9 @@ type Options struct {
 	Stop          Stop
 
 	Logger *slog.Logger // nil: silent
-	// Rest is called after each MiB of a verification that nobody waits for, before an upload or by the scrub. A goroutine that never
-	// blocks keeps its processor for ten milliseconds, and Go looks for what has come over the network when nothing else is to be run: Rest
-	// has to block for a moment. nil: no rest.
-	Rest func()
+	// Yield is called between two reads of a verification that nobody waits for, before an upload or by the scrub: it lets those run who
+	// have a request to answer. nil: nobody does.
+	Yield func()
 
 	env   *environment // of the manager's log directory; nil makes one for this log alone
 	fresh bool         // there was none

@@ -38,7 +38,7 @@ type ManagerOptions struct {
 	// NewUUID makes directory ids and names of directories to be deleted.
 	NewUUID func() [16]byte
 	Logger  *slog.Logger // nil: silent
-	Rest    func()       // as that of Options
+	Yield   func()       // as that of Options
 }
 
 // Manager holds the logs of a broker.

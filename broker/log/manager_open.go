@@ -71,7 +71,7 @@ func (m *Manager) openDirs() error {
 		d := &logDir{path: path.Clean(p), clean: -1, departed: map[wire.TopicPartition]struct{}{}}
 		d.env = &environment{
 			fs: m.o.FS, logger: m.o.Logger.With("log_dir", d.path), disk: &disk{}, files: m.files, trash: m.trash, dirty: m.dirty, sealed: m.sealed,
-			rolled: m.rolled, rest: m.o.Rest,
+			rolled: m.rolled, yield: m.o.Yield,
 		}
 		d.env.saveRecoveryPoints = func() error { return m.writeCheckpoint(d, recoveryPointFile) }
 		d.env.saveStarts = func() error { return m.writeCheckpoint(d, logStartFile) }

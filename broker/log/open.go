@@ -27,7 +27,7 @@ func Open(now time.Time, o Options) (*Log, error) {
 		}
 		l.env = &environment{
 			fs: o.FS, logger: logger, disk: &disk{}, files: &openFiles{}, trash: &trash{}, dirty: &dirtyLogs{}, sealed: &dirtyLogs{},
-			rolled: &dirtyLogs{}, rest: o.Rest,
+			rolled: &dirtyLogs{}, yield: o.Yield,
 		}
 	}
 	l.config.Store(&o.Config)

@@ -54,7 +54,7 @@ func (l *Log) scrubSegment(segments []*segment, i, budget int) (int, error) {
 		}
 		next, position = b.BaseOffset(), pos
 	}
-	in := l.env.restingScanner(h.file, position, s.size.Load())
+	in := l.env.yieldingScanner(h.file, position, s.size.Load())
 	limit := min(segments[i+1].base, s.base+math.MaxInt32+1)
 	for {
 		if d, ok := s.damageAt(in.pos); ok {

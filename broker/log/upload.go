@@ -201,7 +201,7 @@ func (l *Log) scanUpload(u *Upload, s *segment, also []io.Writer) (markers []Abo
 	l.env.scan.Lock()
 	defer l.env.scan.Unlock()
 	x := s.indexBuilder()
-	in := l.env.restingScanner(u.File, 0, u.Size)
+	in := l.env.yieldingScanner(u.File, 0, u.Size)
 	limit := min(u.Next, s.base+math.MaxInt32+1)
 	u.MinTimestamp = record.NoTimestamp
 	for at := s.base; ; {

@@ -166,10 +166,10 @@ func TestSegmentsAreVerifiedForTheirUploadOneAtATime(t *testing.T) {
 }
 
 // What nobody waits for, a verification before an upload or by the scrub, lets others have the processor now and then; a recovery does not.
-func TestWhatNobodyWaitsForRests(t *testing.T) {
-	rests := 0
+func TestWhatNobodyWaitsForYields(t *testing.T) {
+	yields := 0
 	o := options(vfs.NewMem(), testConfig())
-	o.Rest = func() { rests++ }
+	o.Yield = func() { yields++ }
 	l := mustOpen(t, o)
 	for l.Size() < 6*scanBuffer {
 		appendBatch(t, l, sized(100<<10))
@@ -182,18 +182,18 @@ func TestWhatNobodyWaitsForRests(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.Release()
-	if rests < 4 {
-		t.Errorf("%d rests while a segment is verified for its upload", rests)
+	if yields < 4 {
+		t.Errorf("%d yields while a segment is verified for its upload", yields)
 	}
-	rests = 0
-	if _, _, err := l.Scrub(1 << 30); err != nil || rests < 4 {
-		t.Errorf("%d rests while a segment is scrubbed: %v", rests, err)
+	yields = 0
+	if _, _, err := l.Scrub(1 << 30); err != nil || yields < 4 {
+		t.Errorf("%d yields while a segment is scrubbed: %v", yields, err)
 	}
-	rests = 0
+	yields = 0
 	o.Stop = StopProcessCrash
 	mustOpen(t, o)
-	if rests > 0 {
-		t.Errorf("%d rests in a recovery", rests)
+	if yields > 0 {
+		t.Errorf("%d yields in a recovery", yields)
 	}
 }
 

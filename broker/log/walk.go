@@ -70,8 +70,9 @@ func (w *walker) next() (header record.Batch, pos int64, err error) {
 	return header, pos, nil
 }
 
-// scanBuffer is what a scan reads at once; larger batches take a buffer of their own while they are looked at.
-const scanBuffer = 1 << 20
+// scanBuffer is what a scan reads at once, little enough to be in the processor's cache when it is verified, and for nobody to wait for
+// long; larger batches take a buffer of their own while they are looked at.
+const scanBuffer = 128 << 10
 
 // scanner reads the batches of a segment whole and verifies them.
 type scanner struct {
@@ -79,25 +80,25 @@ type scanner struct {
 	pos, end int64
 	buf      []byte
 	at       int64  // buf holds the bytes from here on
-	rest     func() // between two reads; nil: none
+	yield    func() // between two reads; nil: none
 }
 
 func newScanner(file vfs.File, pos, end int64) *scanner {
 	return &scanner{file: file, pos: pos, end: end, buf: make([]byte, 0, min(scanBuffer, end-pos))}
 }
 
-// restingScanner is a scanner that lets others have the processor between two reads.
-func (e *environment) restingScanner(file vfs.File, pos, end int64) *scanner {
+// yieldingScanner is a scanner that lets others have the processor between two reads.
+func (e *environment) yieldingScanner(file vfs.File, pos, end int64) *scanner {
 	s := newScanner(file, pos, end)
-	s.rest = e.rest
+	s.yield = e.yield
 	return s
 }
 
 // window is the size bytes at pos.
 func (s *scanner) window(size int64) ([]byte, error) {
 	if s.pos < s.at || s.pos+size > s.at+int64(len(s.buf)) {
-		if s.rest != nil && len(s.buf) > 0 {
-			s.rest()
+		if s.yield != nil && len(s.buf) > 0 {
+			s.yield()
 		}
 		n := min(max(size, int64(cap(s.buf))), s.end-s.pos)
 		if n > int64(cap(s.buf)) {

@@ -33,8 +33,7 @@ func (t *turns) end(l *look) { t.places <- l }
 
 // next ends a turn and begins another one, behind all who wait for theirs and whoever the network has woken meanwhile.
 func (t *turns) next(l *look) *look {
-	l.wait()
-	runtime.Gosched() // who was woken with us is in line by now
+	l.yield()
 	t.end(l)
 	return t.begin()
 }
@@ -77,7 +76,12 @@ func newLook() *look {
 	return l
 }
 
-// wait is for one goroutine at a time.
+// yield lets whoever the network has woken run. It is for one goroutine at a time.
+func (l *look) yield() {
+	l.wait()
+	runtime.Gosched() // who was woken with us is in line by now
+}
+
 func (l *look) wait() {
 	if l.event != nil {
 		l.begun = false

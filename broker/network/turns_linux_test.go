@@ -1,8 +1,12 @@
 package network
 
 import (
+	"fmt"
+	"hash/crc32"
+	"io"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,13 +16,35 @@ import (
 	"github.com/tidemark-io/tidemark/broker/api"
 )
 
-// Go alone would look at the network when nothing else can run, or after ten milliseconds.
 func TestWhoeverTheNetworkHasWokenRunsBeforeTheNextTurn(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	turns := newTurns(1)
 	defer turns.close()
 	mine := turns.begin()
 	defer func() { turns.end(mine) }()
+	wantHeard(t, func() { mine = turns.next(mine) })
+}
+
+func TestWhoeverTheNetworkHasWokenRunsWhenOneYields(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	y := NewYielder()
+	wantHeard(t, y.Yield)
+	var others sync.WaitGroup
+	for range 10 {
+		others.Go(func() {
+			for range 100 {
+				y.Yield()
+			}
+		})
+	}
+	y.Close()
+	others.Wait() // those of them that were late do not wait for a place either
+}
+
+// wantHeard wants yield to let a reader run to whom something was sent. Go alone would look at the network when nothing else can run, or after
+// ten milliseconds.
+func wantHeard(t *testing.T, yield func()) {
+	t.Helper()
 	near, far := socketPair(t)
 	const rounds = 1000 // more than an eventfd takes if it is counted up by too much
 	early := 0
@@ -36,7 +62,7 @@ func TestWhoeverTheNetworkHasWokenRunsBeforeTheNextTurn(t *testing.T) {
 		}
 		_, err := far.Write([]byte{0})
 		ok(t, err)
-		mine = turns.next(mine)
+		yield()
 		if heard.Load() {
 			early++
 		}
@@ -47,7 +73,46 @@ func TestWhoeverTheNetworkHasWokenRunsBeforeTheNextTurn(t *testing.T) {
 	}
 }
 
-func socketPair(t *testing.T) (near, far net.Conn) {
+// BenchmarkAnswerBesideWork is how long an echo takes, once a millisecond, beside one goroutine less than there are processors that sums up
+// 128 KiB at a time.
+func BenchmarkAnswerBesideWork(b *testing.B) {
+	y := NewYielder()
+	defer y.Close()
+	var over atomic.Bool
+	var work sync.WaitGroup
+	for range max(runtime.GOMAXPROCS(0)-1, 1) {
+		work.Go(func() {
+			piece := make([]byte, 128<<10)
+			for !over.Load() {
+				_ = crc32.ChecksumIEEE(piece)
+				y.Yield()
+			}
+		})
+	}
+	client, server := socketPair(b)
+	go func() { _, _ = io.Copy(server, server) }() // until the client's end is closed
+	var took []time.Duration
+	message := make([]byte, 8)
+	ticks := time.NewTicker(time.Millisecond)
+	for b.Loop() {
+		<-ticks.C
+		begun := time.Now()
+		_, err := client.Write(message)
+		ok(b, err)
+		_, err = io.ReadFull(client, message)
+		ok(b, err)
+		took = append(took, time.Since(begun))
+	}
+	over.Store(true)
+	work.Wait()
+	slices.Sort(took)
+	b.ReportMetric(0, "ns/op")
+	for _, percent := range []int{50, 90, 99} {
+		b.ReportMetric(float64(took[len(took)*percent/100].Microseconds())/1000, fmt.Sprintf("p%d-ms", percent))
+	}
+}
+
+func socketPair(t testing.TB) (near, far net.Conn) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ok(t, err)
 	defer l.Close()
