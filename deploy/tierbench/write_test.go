@@ -201,33 +201,40 @@ type neighbour struct {
 	work func(ctx context.Context, begun func())
 }
 
-// BenchmarkProduceBesideUploads is L3: produce on a fixed schedule alone, beside plain puts of another process at full rate, and beside
-// the broker's own uploads at full rate.
+// BenchmarkProduceBesideUploads is L3: produce on a fixed schedule alone, and beside the broker's own uploads at full rate.
 func BenchmarkProduceBesideUploads(b *testing.B) {
 	r := start(b, store(b))
-	r.create("load", 1, "remote.storage.enable=false")
+	rounded := 0
+	r.produceBeside(b, neighbour{"uploads", func(ctx context.Context, begun func()) {
+		rounded++
+		topic := fmt.Sprint("behind-", rounded)
+		r.backlog(topic, *mib<<20)
+		begun()
+		n := r.upload(topic)
+		b.Logf("uploaded %d MB", n/1e6)
+		<-ctx.Done()
+		r.remove(topic)
+	}})
+}
+
+// BenchmarkProduceBesidePuts is what plain puts of another process at full rate do to produce on a fixed schedule. What MinIO has to clean up
+// after them would be in the way of the broker's uploads.
+func BenchmarkProduceBesidePuts(b *testing.B) {
+	r := start(b, store(b))
 	r.backlog("plain", 256<<20)
 	files := r.segments("plain", 0)
-	rounded := 0
-	beside(b, "L3", []neighbour{
-		{"alone", func(ctx context.Context, begun func()) { begun(); <-ctx.Done() }},
-		{"puts", func(ctx context.Context, begun func()) {
-			begun()
-			for k := 0; ctx.Err() == nil; k++ {
-				r.rawPut(files[k%len(files)], fmt.Sprint("raw/", k%16))
-			}
-		}},
-		{"uploads", func(ctx context.Context, begun func()) {
-			rounded++
-			topic := fmt.Sprint("behind-", rounded)
-			r.backlog(topic, *mib<<20)
-			begun()
-			n := r.upload(topic)
-			b.Logf("uploaded %d MB", n/1e6)
-			<-ctx.Done()
-			r.remove(topic)
-		}},
-	}, func(d time.Duration) *latencies { return r.produceAt("load", 20e6, d) })
+	r.produceBeside(b, neighbour{"puts", func(ctx context.Context, begun func()) {
+		begun()
+		for k := 0; ctx.Err() == nil; k++ {
+			r.rawPut(files[k%len(files)], fmt.Sprint("raw/", k%16))
+		}
+	}})
+}
+
+// produceBeside measures produce alone and beside n.
+func (r *broker) produceBeside(b *testing.B, n neighbour) {
+	r.create("load", 1, "remote.storage.enable=false")
+	beside(b, "L3", []neighbour{n}, func(d time.Duration) *latencies { return r.produceAt("load", 20e6, d) })
 }
 
 // produceAt writes batches of 16 KiB on a fixed schedule.
@@ -240,9 +247,11 @@ func (r *broker) produceAt(topic string, bytesPerSecond float64, d time.Duration
 	return &l
 }
 
-// beside measures by turns, beside each neighbour, and reports the best round of each.
+// beside measures by turns, alone and beside each neighbour, and reports the medians of their rounds.
 func beside(b *testing.B, goal string, neighbours []neighbour, measured func(d time.Duration) *latencies) {
 	const lasts = 5 * time.Second
+	alone := neighbour{"alone", func(ctx context.Context, begun func()) { begun(); <-ctx.Done() }}
+	neighbours = slices.Insert(neighbours, 0, alone)
 	p50, p99 := map[string][]float64{}, map[string][]float64{}
 	for i := range *rounds {
 		for _, n := range neighbours {
@@ -262,8 +271,8 @@ func beside(b *testing.B, goal string, neighbours []neighbour, measured func(d t
 	b.ReportMetric(0, "ns/op")
 	for _, n := range neighbours {
 		b.ReportMetric(median(p99[n.name]), n.name+"-p99-ms")
-		if n.name != neighbours[0].name {
-			b.ReportMetric(median(p99[n.name])/median(p99[neighbours[0].name]), goal+"-"+n.name+"-x-alone")
+		if n.name != alone.name {
+			b.ReportMetric(median(p99[n.name])/median(p99[alone.name]), goal+"-"+n.name+"-x-alone")
 		}
 	}
 }
@@ -280,7 +289,6 @@ func BenchmarkEndBesideColdReaders(b *testing.B) {
 	r := remote(b)
 	r.create("end", 1, "remote.storage.enable=false")
 	beside(b, "L4", []neighbour{
-		{"alone", func(ctx context.Context, begun func()) { begun(); <-ctx.Done() }},
 		{"local", r.readers([]cursor{{topic: hot, end: r.offset(hot, 0, latest)}}, slowly)},
 		{"cold", r.readers(r.cold(many, manyPartitions), slowly)},
 		{"flat-out", r.readers(r.cold(many, manyPartitions), 0)},
