@@ -1,6 +1,9 @@
 package tier
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A partition whose tries fail waits up to a minute for the next one, so that a store in trouble is left alone. Once somebody has reached
 // the store again, those that failed for want of it are tried soon. Whether that was it shows in the failures: between two of
@@ -29,6 +32,8 @@ func (m *Manager) storeReachedLocked(now time.Time) {
 			waiting = append(waiting, p)
 		}
 	}
+	// As they lie in the heap they depend on how they came there, and that on maps.
+	slices.SortFunc(waiting, func(a, b *partition) int { return comparePartitions(a.TopicPartition, b.TopicPartition) })
 	window := uint64(len(waiting)) * uint64(resumeEach)
 	for _, p := range waiting {
 		p.cutOff = false
