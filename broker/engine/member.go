@@ -135,6 +135,7 @@ func (m *member) serve(yes bool) {
 		default:
 			close(m.served)
 			m.warnWithoutGroups()
+			m.engine.producers.prepare(m.engine.stepped)
 		}
 	}
 }

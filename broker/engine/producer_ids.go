@@ -8,8 +8,8 @@ import (
 	"github.com/tidemark-io/tidemark/broker/wire"
 )
 
-// producerIDs hands out producer ids from the block that the controller has allocated to this broker, and fetches the next block
-// when half of one is used (safety.md 15), so that a store that is away for a while stops nobody.
+// producerIDs hands out producer ids from the block that the controller has allocated to this broker. The first block is fetched before anybody
+// asks, and the next one when half of one is used (safety.md 15), so that a store that is away for a while stops nobody.
 type producerIDs struct {
 	engine *Engine
 
@@ -29,6 +29,16 @@ type idBlock struct {
 
 // producerIDWaiters bounds the requests that wait for a block.
 const producerIDWaiters = 10_000
+
+// prepare fetches a block unless there is one.
+func (p *producerIDs) prepare(now time.Time) {
+	p.mu.Lock()
+	fetch := p.wantsBlockLocked()
+	p.mu.Unlock()
+	if fetch {
+		p.fetch(now)
+	}
+}
 
 // Next implements api.ProducerIDs.
 func (p *producerIDs) Next(now time.Time, done func(wire.ProducerID, error)) {

@@ -18,7 +18,7 @@ import (
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 )
 
-// A new cluster of one: two commits, and it serves. Nothing on the way waits for time to pass.
+// A new cluster of one: two commits, and it serves; producer ids for those to come are the third. Nothing on the way waits for time to pass.
 func TestANewClusterServes(t *testing.T) {
 	r := newRig(t)
 	r.open()
@@ -30,11 +30,12 @@ func TestANewClusterServes(t *testing.T) {
 		t.Errorf("it took %v", took)
 	}
 	entries := r.entries()
-	if len(entries) != 2 {
-		t.Errorf("it took %d entries: the first has the election and the registration, the second lifts the fence", len(entries))
+	if len(entries) != 3 {
+		t.Errorf("it took %d entries: the first has the election and the registration, the second lifts the fence, the third has producer ids", len(entries))
 	}
 	if keys := r.keys(""); !slices.Equal(keys, []string{
 		cluster.Key, lease.Key, "metadata/00000000000000000001.json", "metadata/00000000000000000002.json",
+		"metadata/00000000000000000003.json",
 	}) {
 		t.Errorf("the bucket holds %v", keys)
 	}
