@@ -38,6 +38,7 @@ func TestWhoeverTheNetworkHasWokenRunsWhenOneYields(t *testing.T) {
 		})
 	}
 	y.Close()
+	y.Close()
 	others.Wait() // those of them that were late do not wait for a place either
 }
 

@@ -26,7 +26,11 @@ func (y *Yielder) Yield() {
 // Close has Yield do nothing any more.
 func (y *Yielder) Close() {
 	for range cap(y.places) {
-		(<-y.places).close()
+		l, open := <-y.places
+		if !open {
+			return // it is closed
+		}
+		l.close()
 	}
 	close(y.places)
 }

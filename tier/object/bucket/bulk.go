@@ -16,7 +16,8 @@ import (
 const (
 	// bulkBytes is what the kernel gathers: a block of the cache. Its receive buffer grows for it.
 	bulkBytes = 256 << 10
-	// bufferedMax is more than may lie between the socket and the reader of a body: readBufferBytes, and records of TLS.
+	// bufferedMax is more than may lie between the socket and the reader of a body: readBufferBytes, or with TLS a record there, one that is
+	// unpacked, and up to four, 68 KiB, that are not.
 	bufferedMax = 128 << 10
 )
 
