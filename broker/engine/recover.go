@@ -244,7 +244,7 @@ func surveyBucket(
 			return survey{}, fmt.Errorf("look at what the bucket has: %w", l.err)
 		}
 		p := l.topic.Partition(l.partition)
-		whole := l.found.Closed && closedLast(image, p, l.found.LeaderEpoch) || p.Empty && l.found.End == 0
+		whole := l.found.Closed && image.ClosedLast(p, l.found.LeaderEpoch) || p.Empty && l.found.End == 0
 		s.found = append(s.found, metadata.RecoveredPartition{
 			TopicID: l.topic.ID, Partition: l.partition, LeaderEpoch: l.found.LeaderEpoch, Whole: whole,
 		})
@@ -253,22 +253,6 @@ func surveyBucket(
 	}
 	s.report.Complete = len(s.report.Lost) == 0
 	return s, nil
-}
-
-// closedLast tells whether nobody has led a partition since its manifest was closed: its broker has stopped after that and said so, or
-// the epoch that closed it is the last one that had a leader. A later leader may have taken records that it never uploaded.
-func closedLast(image *metadata.Image, p *metadata.Partition, closed wire.LeaderEpoch) bool {
-	stopped := func(id wire.BrokerID) bool {
-		b := image.Broker(id)
-		return b != nil && b.Whole
-	}
-	if len(p.Replicas) == 1 && stopped(p.Replicas[0]) {
-		return true
-	}
-	if p.Leader == wire.NoBroker {
-		return p.LeaderEpoch == closed+1
-	}
-	return p.LeaderEpoch == closed
 }
 
 // meets learns how the lease stands. Whoever renews it is alive, and the cluster is not to be recovered.

@@ -194,6 +194,27 @@ func (i *Image) Partition(topic string, partition int32) *Partition {
 // Broker is nil if it is not registered.
 func (i *Image) Broker(id wire.BrokerID) *Broker { b, _ := i.brokers.get(id); return b }
 
+// StoppedWhole tells whether a partition's broker has stopped after it led it, and said that the bucket has all of it.
+func (i *Image) StoppedWhole(p *Partition) bool {
+	if len(p.Replicas) != 1 {
+		return false
+	}
+	b := i.Broker(p.Replicas[0])
+	return b != nil && b.Whole
+}
+
+// ClosedLast tells whether nobody has led a partition since its manifest was closed: its broker has stopped after that and said so, or
+// the epoch that closed it is the last one that had a leader. A later leader may have taken records that it never uploaded.
+func (i *Image) ClosedLast(p *Partition, closed wire.LeaderEpoch) bool {
+	switch {
+	case i.StoppedWhole(p):
+		return true
+	case p.Leader == wire.NoBroker:
+		return p.LeaderEpoch == closed+1
+	}
+	return p.LeaderEpoch == closed
+}
+
 // Brokers in order of their ids, fenced ones too.
 func (i *Image) Brokers() iter.Seq[*Broker] { return i.brokers.values(wire.NoBroker) }
 

@@ -226,7 +226,7 @@ func (b *bucket) coverage(ctx context.Context, list []partitionOf) (tierCoverage
 		s := m.State()
 		row.LogStart, row.End, row.LeaderEpoch = s.LogStart, s.End, s.LeaderEpoch()
 		row.Segments, row.Bytes, row.Lost, row.Dropped = s.Segments, s.Bytes, s.Lost, len(s.Dropped)
-		row.State = stateText(s)
+		row.State = stateText(s, b.image.ClosedLast(p.topic.Partition(p.index), s.LeaderEpoch()))
 		if last, ok := lastSegment(ctx, m); ok {
 			row.UploadedMs, row.NewestMs = last.UploadedMs, last.MaxTimestamp
 		}
@@ -235,12 +235,15 @@ func (b *bucket) coverage(ctx context.Context, list []partitionOf) (tierCoverage
 	return rows, nil
 }
 
-func stateText(s *manifest.State) string {
+// stateText says in a word how a partition's manifest stands. closedLast: nobody has led the partition since it was closed.
+func stateText(s *manifest.State, closedLast bool) string {
 	switch {
 	case s.Position.Number == 0:
 		return "nothing was ever uploaded"
-	case s.Closed:
+	case s.Closed && closedLast:
 		return "closed whole: the log ends here"
+	case s.Closed:
+		return "closed whole, and led again since: a broker may have more"
 	case len(s.Lost) > 0:
 		return "offsets are lost"
 	}

@@ -20,3 +20,19 @@ func TestADamagedSegmentIsWhatAPartitionIsSaidToBe(t *testing.T) {
 		t.Errorf("explain says\n%s", out.String())
 	}
 }
+
+func TestWhatIsClosedWholeIsNotAfterItWasLedAgain(t *testing.T) {
+	dir := t.TempDir()
+	flag := "--store=" + tieredBroker(t, dir, func(s session) {
+		s.ok("", "topic create orders")
+		s.ok(lines(0, 100), "produce orders")
+	})
+	expect(t, status(t, 0, "tier", "status", "orders", flag).stdout, "closed whole: the log ends here")
+	tieredBroker(t, dir, func(s session) {
+		s.ok(lines(100, 200), "produce orders")
+		expect(t, status(t, 0, "tier", "status", "orders", flag).stdout, "closed whole, and led again since: a broker may have more")
+	})
+	expect(t, status(t, 0, "tier", "status", "orders", flag).stdout, "closed whole: the log ends here")
+	tieredBroker(t, dir, func(session) {})
+	expect(t, status(t, 0, "tier", "status", "orders", flag).stdout, "closed whole: the log ends here") // nothing came
+}
