@@ -92,12 +92,12 @@ func (a *app) fsck(cmd *cobra.Command, url string, f fsckFlags) error {
 			return fsckTopics(image), nil
 		},
 	}
+	only := partitionRef{partition: -1}
 	if f.only != "" {
-		ref, err := parsePartitionRef(f.only)
-		if err != nil {
+		if only, err = parsePartitionRef(f.only); err != nil {
 			return err
 		}
-		o.Only = ref.holds
+		o.Only = only.holds
 	}
 	if f.repair {
 		space, remove, err := scratch(func() *metadata.Image { return image })
@@ -114,6 +114,11 @@ func (a *app) fsck(cmd *cobra.Command, url string, f fsckFlags) error {
 		return unusable{fmt.Errorf("%s: %w", url, err)}
 	case err != nil:
 		return unusable{err}
+	}
+	if report.Summary.Partitions == 0 && image != nil { // what the bucket has needs no metadata to be checked
+		if _, err := (&bucket{store, image}).partitions(only); err != nil {
+			return err
+		}
 	}
 	if err := a.print(cmd, report); err != nil {
 		return err
