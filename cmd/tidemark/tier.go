@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -158,11 +159,26 @@ func (b *bucket) partitions(ref partitionRef) ([]partitionOf, error) {
 }
 
 func (b *bucket) open(ctx context.Context, p partitionOf) (*manifest.Manifest, error) {
-	m, err := manifest.Open(ctx, b.store, p.prefix(), manifest.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p, err)
+	return manifest.Open(ctx, b.store, p.prefix(), manifest.Options{})
+}
+
+// each calls look for partitions. One that can't be read does not hide the others: what look says of it is in the error at the end.
+func each(ctx context.Context, list []partitionOf, look func(p partitionOf) error) error {
+	var failed []error
+	for _, p := range list {
+		if err := look(p); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", p, err))
+		}
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	return m, nil
+	return errors.Join(failed...)
+}
+
+// printRead prints what could be read of a bucket, and ends with what could not.
+func (a *app) printRead(cmd *cobra.Command, v view, failed error) error {
+	return errors.Join(a.print(cmd, v), failed)
 }
 
 // fsckTopics are the topics of the metadata for a check.

@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,17 +53,7 @@ func tierCatCommand(a *app, url *string) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				left := f.count
-				for _, p := range list {
-					n, err := b.cat(ctx, p, wire.Offset(f.offset), ts, left, write)
-					if err != nil {
-						return fmt.Errorf("%s: %w", p, err)
-					}
-					if left -= n; f.count > 0 && left <= 0 {
-						break
-					}
-				}
-				return nil
+				return b.cat(ctx, list, wire.Offset(f.offset), ts, f.count, write)
 			})
 		},
 	}
@@ -73,30 +65,46 @@ func tierCatCommand(a *app, url *string) *cobra.Command {
 	return c
 }
 
-// cat writes at most count records of a partition, all where that is 0, and returns how many.
-func (b *bucket) cat(ctx context.Context, p partitionOf, from wire.Offset, ts int64, count int, write func(*kgo.Record) error) (n int, err error) {
-	m, err := b.open(ctx, p)
-	if err != nil {
-		return 0, err
-	}
-	if ts >= 0 {
-		var ok bool
-		if from, ok, err = fsck.OffsetForTime(ctx, b.store, m, ts); err != nil || !ok {
-			return 0, err
+// cat writes at most count records, all where that is 0. What can't be read ends its partition, and not the others.
+func (b *bucket) cat(
+	ctx context.Context, list []partitionOf, from wire.Offset, ts int64, count int, write func(*kgo.Record) error,
+) error {
+	var failed []error
+	for _, p := range list {
+		for r, err := range b.records(ctx, p, from, ts) {
+			if err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", p, err))
+				break
+			}
+			if err := write(clientRecord(p, &r)); err != nil {
+				return err
+			}
+			if count--; count == 0 {
+				return errors.Join(failed...)
+			}
 		}
-	}
-	for r, err := range fsck.Records(ctx, b.store, m, from) {
-		if err == nil {
-			err = write(clientRecord(p, &r))
-		}
-		if err != nil {
-			return n, err
-		}
-		if n++; n == count {
+		if ctx.Err() != nil {
 			break
 		}
 	}
-	return n, nil
+	return errors.Join(failed...)
+}
+
+// records are those of a partition, from an offset on, or where ts is not negative from the first record of that time or later.
+func (b *bucket) records(ctx context.Context, p partitionOf, from wire.Offset, ts int64) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
+		m, err := b.open(ctx, p)
+		found := true
+		if err == nil && ts >= 0 {
+			from, found, err = fsck.OffsetForTime(ctx, b.store, m, ts)
+		}
+		switch {
+		case err != nil:
+			yield(record.Record{}, err)
+		case found:
+			fsck.Records(ctx, b.store, m, from)(yield)
+		}
+	}
 }
 
 // clientRecord is a record as a client gets it.

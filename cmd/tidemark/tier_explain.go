@@ -33,12 +33,10 @@ func tierExplainCommand(a *app, store *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var list []reasons.Partition
 			if *store != "" {
-				list, err = a.explainBucket(cmd, *store, ref)
-			} else {
-				list, err = a.explainBroker(cmd.Context(), admin, ref)
+				return a.explainBucket(cmd, *store, ref)
 			}
+			list, err := a.explainBroker(cmd.Context(), admin, ref)
 			if err != nil {
 				return err
 			}
@@ -89,22 +87,23 @@ func (a *app) explainBroker(ctx context.Context, admin string, ref partitionRef)
 }
 
 // explainBucket works the reasons out of the bucket, as a leader would that had nothing else.
-func (a *app) explainBucket(cmd *cobra.Command, store string, ref partitionRef) ([]reasons.Partition, error) {
+func (a *app) explainBucket(cmd *cobra.Command, store string, ref partitionRef) error {
 	b, partitions, ctx, err := a.openPartitions(cmd, store, ref)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var list []reasons.Partition
-	for _, p := range partitions {
+	list := explained{}
+	err = each(ctx, partitions, func(p partitionOf) error {
 		v, lost, err := b.view(ctx, p)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		e := reasons.Of(a.now(), v)
 		e.Topic, e.TopicID, e.Partition, e.Lost, e.Next = p.topic.Name, p.topic.ID, p.index, lost, nil
 		list = append(list, e)
-	}
-	return list, nil
+		return nil
+	})
+	return a.printRead(cmd, list, err)
 }
 
 // view is what the bucket says of a partition. Settings of the broker have their defaults.

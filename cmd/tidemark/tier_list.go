@@ -37,10 +37,7 @@ func tierListCommand(a *app, url *string) *cobra.Command {
 			default:
 				result, err = b.segmentRows(ctx, list[0])
 			}
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, result)
+			return a.printRead(cmd, result, err)
 		},
 	}
 }
@@ -55,33 +52,46 @@ type tierTopic struct {
 	InBucket   int          `json:"inBucket"` // partitions that have a manifest
 	Segments   int          `json:"segments"`
 	Bytes      int64        `json:"bytes"`
-	Offsets    int64        `json:"offsets"` // between log start and tiered end
+	Offsets    int64        `json:"offsets"` // between log start and tiered end, without those that are lost
+	Lost       int64        `json:"lost"`
 }
 
 func (b *bucket) topicRows(ctx context.Context, list []partitionOf) (tierTopics, error) {
 	rows := tierTopics{}
-	for _, p := range list {
+	err := each(ctx, list, func(p partitionOf) error {
 		if n := len(rows); n == 0 || rows[n-1].TopicID != p.topic.ID {
 			rows = append(rows, tierTopic{Topic: p.topic.Name, TopicID: p.topic.ID})
 		}
+		row := &rows[len(rows)-1]
+		row.Partitions++
 		m, err := b.open(ctx, p)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		row, s := &rows[len(rows)-1], m.State()
-		row.Partitions++
+		s := m.State()
 		if s.Position.Number > 0 {
 			row.InBucket++
 		}
-		row.Segments, row.Bytes, row.Offsets = row.Segments+s.Segments, row.Bytes+s.Bytes, row.Offsets+int64(s.End-s.LogStart)
+		lost := lostOffsets(s)
+		row.Segments, row.Bytes, row.Lost = row.Segments+s.Segments, row.Bytes+s.Bytes, row.Lost+lost
+		row.Offsets += int64(s.End-s.LogStart) - lost
+		return nil
+	})
+	return rows, err
+}
+
+// lostOffsets are those that are lost of the log as it is now.
+func lostOffsets(s *manifest.State) (n int64) {
+	for _, l := range s.Lost {
+		n += int64(l.End - max(l.Start, s.LogStart))
 	}
-	return rows, nil
+	return n
 }
 
 func (t tierTopics) write(p *page) {
-	p.heading("TOPIC", "ID", "PARTITIONS", "IN THE BUCKET", "SEGMENTS", "SIZE", "OFFSETS")
+	p.heading("TOPIC", "ID", "PARTITIONS", "IN THE BUCKET", "SEGMENTS", "SIZE", "OFFSETS", "LOST")
 	for _, r := range t {
-		p.row(r.Topic, r.TopicID, r.Partitions, r.InBucket, r.Segments, bytesText(r.Bytes), r.Offsets)
+		p.row(r.Topic, r.TopicID, r.Partitions, r.InBucket, r.Segments, bytesText(r.Bytes), r.Offsets, r.Lost)
 	}
 }
 
@@ -89,18 +99,21 @@ func (t tierTopics) write(p *page) {
 type tierSegments []manifest.Segment
 
 func (b *bucket) segmentRows(ctx context.Context, p partitionOf) (tierSegments, error) {
-	m, err := b.open(ctx, p)
-	if err != nil {
-		return nil, err
-	}
 	rows := tierSegments{}
-	for s, err := range m.All(ctx) {
+	err := each(ctx, []partitionOf{p}, func(p partitionOf) error {
+		m, err := b.open(ctx, p)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		rows = append(rows, s)
-	}
-	return rows, nil
+		for s, err := range m.All(ctx) {
+			if err != nil {
+				return err
+			}
+			rows = append(rows, s)
+		}
+		return nil
+	})
+	return rows, err
 }
 
 func (t tierSegments) write(p *page) {
@@ -141,10 +154,7 @@ func tierStatusCommand(a *app, url *string) *cobra.Command {
 				return err
 			}
 			rows, err := b.coverage(ctx, list)
-			if err != nil {
-				return err
-			}
-			return a.print(cmd, rows)
+			return a.printRead(cmd, rows, err)
 		},
 	}
 	c.Flags().StringVar(&admin, "admin", "", "ask the broker with this admin listener, host:port, in place of a bucket")
@@ -209,19 +219,16 @@ func brokerState(x reasons.Partition) string {
 	return fmt.Sprintf("%d offsets are not in the bucket", x.End-x.TieredEnd)
 }
 
-// coverage describes partitions. A manifest that can't be read is one row, not the end.
+// coverage describes partitions. One whose manifest can't be read has a row, too.
 func (b *bucket) coverage(ctx context.Context, list []partitionOf) (tierCoverage, error) {
 	rows := tierCoverage{}
-	for _, p := range list {
+	err := each(ctx, list, func(p partitionOf) error {
 		row := tierPartition{Topic: p.topic.Name, Partition: p.index, LeaderEpoch: wire.NoLeaderEpoch}
 		m, err := b.open(ctx, p)
 		if err != nil {
-			if ctx.Err() != nil {
-				return nil, err
-			}
 			row.State = "unreadable: " + err.Error()
 			rows = append(rows, row)
-			continue
+			return errReported
 		}
 		s := m.State()
 		row.LogStart, row.End, row.LeaderEpoch = s.LogStart, s.End, s.LeaderEpoch()
@@ -231,8 +238,9 @@ func (b *bucket) coverage(ctx context.Context, list []partitionOf) (tierCoverage
 			row.UploadedMs, row.NewestMs = last.UploadedMs, last.MaxTimestamp
 		}
 		rows = append(rows, row)
-	}
-	return rows, nil
+		return nil
+	})
+	return rows, err
 }
 
 // stateText says in a word how a partition's manifest stands. closedLast: nobody has led the partition since it was closed.
