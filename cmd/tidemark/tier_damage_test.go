@@ -62,6 +62,7 @@ func TestADamagedManifestHidesNoOther(t *testing.T) {
 	}
 	status(t, 1, "tier", "ls", "orders/0", flag)
 	status(t, 0, "tier", "status", "orders/1", flag)
+	expect(t, status(t, 0, "tier", "rebuild-manifest", "orders/0", flag).stdout, "has a manifest that can't be read. Nothing was written; --write --force")
 }
 
 func TestLostOffsetsAreNotCountedAsThere(t *testing.T) {

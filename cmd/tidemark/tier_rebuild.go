@@ -178,8 +178,12 @@ func (r rebuilt) write(p *page) {
 	switch {
 	case r.Written:
 		fmt.Fprintf(p.out, "%s has a new manifest of %d segments, from offset %d on, at leader epoch %d.\n", r.Partition, len(r.Segments), r.LogStart, r.Epoch)
+	case r.LogStart < 0:
+		fmt.Fprintf(p.out, "%s has no segments in the bucket, and nothing tells where the log began. --log-start says where it begins.\n", r.Partition)
 	case r.Sound:
 		fmt.Fprintf(p.out, "%s has a manifest that can be read. Nothing was written; --write --force puts this one in its place.\n", r.Partition)
+	case r.Found:
+		fmt.Fprintf(p.out, "%s has a manifest that can't be read. Nothing was written; --write --force puts this one in its place.\n", r.Partition)
 	default:
 		fmt.Fprintf(p.out, "Nothing was written; --write does it.\n")
 	}

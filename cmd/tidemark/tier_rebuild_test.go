@@ -20,6 +20,7 @@ func TestAPartitionWithoutSegmentsGetsAManifest(t *testing.T) {
 			}
 		}
 	}
+	expect(t, status(t, 0, "tier", "rebuild-manifest", "orders/0", flag).stdout, "--log-start says where it begins")
 	expect(t, status(t, 2, "tier", "rebuild-manifest", "orders/0", "--write", flag).stderr, "--log-start does")
 	expect(t, status(t, 0, "tier", "rebuild-manifest", "orders/0", "--write", "--log-start", "100", flag).stdout, "a new manifest of 0 segments, from offset 100 on")
 	tieredBroker(t, dir, func(s session) { s.ok(lines(100, 200), "produce orders") })
