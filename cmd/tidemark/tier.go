@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/engine"
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
@@ -181,11 +182,22 @@ func (a *app) printRead(cmd *cobra.Command, v view, failed error) error {
 	return errors.Join(a.print(cmd, v), failed)
 }
 
-// fsckTopics are the topics of the metadata for a check.
-func fsckTopics(image *metadata.Image) []fsck.Topic {
+// fsckTopics are the topics of the metadata for a check, with the broker's settings as far as they are known.
+func fsckTopics(settings *config.Broker, image *metadata.Image) []fsck.Topic {
 	var list []fsck.Topic
 	for t := range image.Topics("") {
-		list = append(list, fsck.Topic{Name: t.Name, ID: t.ID, Partitions: int32(len(t.Partitions))})
+		topic := fsck.Topic{Name: t.Name, ID: t.ID, Partitions: int32(len(t.Partitions))}
+		tiered := topicSettings(settings, image, t.Name).RemoteStorageEnable
+		for i, p := range t.Partitions {
+			switch {
+			case p.Empty || !tiered:
+			case image.StoppedWhole(p) && p.LeaderEpoch > 0: // an epoch of 0 and no leader: nobody has led it yet
+				topic.Stored = append(topic.Stored, int32(i))
+			default:
+				topic.Unsure = append(topic.Unsure, int32(i))
+			}
+		}
+		list = append(list, topic)
 	}
 	for r := range image.Removals() {
 		list = append(list, fsck.Topic{Name: r.Topic, ID: r.TopicID, Removing: true})

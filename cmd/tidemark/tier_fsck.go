@@ -76,6 +76,10 @@ func (a *app) fsck(cmd *cobra.Command, url string, f fsckFlags) error {
 	if err != nil {
 		return unusable{err}
 	}
+	settings, err := defaultSettings()
+	if err != nil {
+		return err
+	}
 	store, err := openStore(cmd.Context(), url, a.timeout)
 	if err != nil {
 		return err
@@ -89,7 +93,7 @@ func (a *app) fsck(cmd *cobra.Command, url string, f fsckFlags) error {
 				return nil, err
 			}
 			image = read
-			return fsckTopics(image), nil
+			return fsckTopics(settings, image), nil
 		},
 	}
 	only := partitionRef{partition: -1}
@@ -212,6 +216,9 @@ func (r *fsckReport) write(p *page) {
 		fmt.Fprintf(p.out, ", %d batches with %d records", s.Batches, s.Records)
 	}
 	fmt.Fprintf(p.out, "\n%d uploads wait for their deletion, %d objects are not named yet\n", s.Dropped, s.Pending)
+	if s.Absent > 0 {
+		fmt.Fprintf(p.out, "%d partitions have nothing in the bucket, which may be right: `tidemark tier status` names them\n", s.Absent)
+	}
 	switch left := s.Findings - s.Repaired; {
 	case s.Findings == 0:
 		fmt.Fprintln(p.out, "All is well.")

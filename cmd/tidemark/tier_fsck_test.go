@@ -7,6 +7,40 @@ import (
 	"testing"
 )
 
+func TestAPartitionThatIsGoneFromTheBucketIsFound(t *testing.T) {
+	dir := t.TempDir()
+	flag := "--store=" + tieredBroker(t, dir, func(s session) {
+		s.ok("", "topic create orders -p 3")
+		s.ok(lines(0, 100), "produce orders -p 0")
+		s.ok(lines(100, 200), "produce orders -p 1")
+	})
+	expect(t, status(t, 0, "tier", "fsck", flag).stdout, "All is well.") // orders/2 never had a record
+	gone, err := filepath.Glob(filepath.Join(dir, "store", "topics", "orders.*", "0"))
+	if err != nil || len(gone) != 1 {
+		t.Fatal(gone, err)
+	}
+	if err := os.RemoveAll(gone[0]); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, status(t, 1, "tier", "fsck", flag).stdout, "manifest: orders/0: nothing of the partition is in the bucket", "1 findings are left, 1 of them about records")
+	status(t, 1, "tier", "fsck", "--only", "orders/0", flag)
+	status(t, 0, "tier", "fsck", "--only", "orders/1", flag)
+}
+
+// What only a leader can tell is no finding.
+func TestAPartitionThatMayHaveNothingToUploadIsNoFinding(t *testing.T) {
+	dir := t.TempDir()
+	b, store := inProcess(t, dir, "tier.enable=true", "auto.create.topics.enable=false")
+	s := session{t, b.Addresses()[0]}
+	s.ok("", "topic create orders -p 2")
+	s.ok(lines(0, 10), "produce orders -p 0")
+	expect(t, status(t, 0, "tier", "fsck", "--only", "orders", "--store", store).stdout, "2 partitions have nothing in the bucket", "All is well.")
+	closeBroker(t, b)
+	if got := status(t, 0, "tier", "fsck", "--store", store).stdout; strings.Contains(got, "nothing in the bucket") {
+		t.Errorf("after a clean stop fsck says\n%s", got)
+	}
+}
+
 func TestACheckOfNothingIsAMistake(t *testing.T) {
 	dir := t.TempDir()
 	flag := "--store=" + tieredBroker(t, dir, func(s session) {

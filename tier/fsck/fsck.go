@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tidemark-io/tidemark/broker/config"
@@ -43,7 +45,9 @@ type Topic struct {
 	Name       string
 	ID         wire.TopicID
 	Partitions int32
-	Removing   bool // deleted; its objects are on their way out
+	Removing   bool    // deleted; its objects are on their way out
+	Stored     []int32 // partitions that had records, all of which are in the bucket as long as nobody leads them
+	Unsure     []int32 // other partitions that may have something in the bucket: only who leads them knows
 }
 
 // Options of a check.
@@ -79,7 +83,7 @@ const (
 	KindMetadata Kind = "metadata" // the metadata's chain is damaged
 	KindTopic    Kind = "topic"    // objects of a topic that the metadata does not know
 	KindChain    Kind = "chain"    // a manifest's chain is damaged
-	KindManifest Kind = "manifest" // there are segments and no manifest, or it lacks what was committed
+	KindManifest Kind = "manifest" // there is no manifest though there were records, or it lacks what was committed
 	KindPage     Kind = "page"     // a page of a manifest is missing or damaged
 	KindLineage  Kind = "lineage"  // segments don't join, or their epochs are not the manifest's
 	KindMissing  Kind = "missing"  // an object that a manifest names is not there
@@ -114,6 +118,7 @@ type Finding struct {
 // Summary counts what was looked at.
 type Summary struct {
 	Partitions   int   `json:"partitions"`
+	Absent       int   `json:"absent"` // partitions with nothing in the bucket, where that may be right
 	Segments     int   `json:"segments"`
 	Bytes        int64 `json:"bytes"`
 	Dropped      int   `json:"dropped"`      // uploads that wait for their deletion
@@ -140,7 +145,7 @@ func Check(ctx context.Context, now time.Time, o Options, found func(Finding)) (
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	ctx = object.WithCause(ctx, object.Cause{Kind: object.CauseTool})
-	c := &checker{Options: o, now: now, tell: found, pages: manifest.NewPageCache(4)}
+	c := &checker{Options: o, now: now, tell: found, pages: manifest.NewPageCache(4), seen: map[string]bool{}}
 	err := c.run(ctx)
 	return c.sum, err
 }
@@ -153,6 +158,7 @@ type checker struct {
 	sum    Summary
 	pages  *manifest.PageCache
 	topics map[wire.TopicID]Topic // nil: not known
+	seen   map[string]bool        // prefixes of partitions that have something in the bucket
 }
 
 func (c *checker) run(ctx context.Context) error {
@@ -169,9 +175,13 @@ func (c *checker) run(ctx context.Context) error {
 		if c.Only != nil && !c.Only(g.tp) {
 			continue
 		}
+		c.seen[g.prefix] = true
 		if err := c.checkGroup(ctx, g); err != nil {
 			return fmt.Errorf("check %s: %w", g.prefix, err)
 		}
+	}
+	if err := c.checkAbsent(ctx); err != nil {
+		return err
 	}
 	return c.sweepUploads(ctx)
 }
@@ -241,6 +251,57 @@ func (c *checker) checkMetadata(ctx context.Context) error {
 		c.topics[t.ID] = t
 	}
 	return nil
+}
+
+// checkAbsent looks for partitions of the metadata that have nothing in the bucket.
+func (c *checker) checkAbsent(ctx context.Context) error {
+	gone := c.absent(func(t Topic) []int32 { return t.Stored })
+	c.sum.Absent = len(c.absent(func(t Topic) []int32 { return t.Unsure }))
+	if len(gone) == 0 {
+		return nil
+	}
+	if err := c.checkMetadata(ctx); err != nil { // the topic may be deleted, or somebody may lead it, since the metadata was read
+		return err
+	}
+	for _, g := range c.absent(func(t Topic) []int32 { return t.Stored }) {
+		there, err := c.anything(ctx, g.prefix)
+		if err != nil {
+			return err
+		}
+		if there {
+			continue
+		}
+		f := g.finding(KindManifest, true, "nothing of the partition is in the bucket, where its last leader had put all of its records")
+		f.Advice = "put the partition's objects back from a copy or older versions in the bucket"
+		c.found(f)
+	}
+	return nil
+}
+
+// absent are those of the partitions of each topic that the list did not show, in the order of their keys.
+func (c *checker) absent(of func(Topic) []int32) (list []*group) {
+	for _, t := range c.topics {
+		for _, i := range of(t) {
+			tp := wire.TopicPartition{Topic: t.Name, Partition: i}
+			prefix := manifest.Prefix(t.Name, t.ID, i)
+			if !c.seen[prefix] && (c.Only == nil || c.Only(tp)) {
+				list = append(list, newGroup(prefix))
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b *group) int { return strings.Compare(a.prefix, b.prefix) })
+	return list
+}
+
+// anything tells whether there are objects of a partition. That a list did not show them once proves nothing.
+func (c *checker) anything(ctx context.Context, prefix string) (bool, error) {
+	for _, err := range c.Store.List(ctx, prefix+"/", "") {
+		if err != nil {
+			return false, fmt.Errorf("list %s: %w", prefix, err)
+		}
+		return true, nil
+	}
+	return false, nil
 }
 
 // sweepUploads gives up uploads that nobody completes. Only the sweep itself can tell how many there are.

@@ -476,6 +476,7 @@ func TestWhatTheMetadataSays(t *testing.T) {
 	r.Upload(1, 3)
 	o := r.options()
 	known := fsck.Topic{Name: "orders.eu", ID: topicID, Partitions: 4}
+	stored := fsck.Topic{Name: "orders.eu", ID: topicID, Partitions: 4, Stored: []int32{2, 3}}
 	var reads int
 	for _, c := range []struct {
 		name string
@@ -488,6 +489,9 @@ func TestWhatTheMetadataSays(t *testing.T) {
 		{"created meanwhile", nil, nil, []fsck.Topic{known}, nil},
 		{"unknown", nil, nil, nil, []fsck.Kind{fsck.KindTopic}},
 		{"fewer partitions", nil, []fsck.Topic{{Name: "orders.eu", ID: topicID, Partitions: 3}}, nil, []fsck.Kind{fsck.KindTopic}},
+		{"a partition is gone", nil, []fsck.Topic{stored}, []fsck.Topic{stored}, []fsck.Kind{fsck.KindManifest}},
+		{"it is led meanwhile", nil, []fsck.Topic{stored}, []fsck.Topic{known}, nil},
+		{"it may have nothing yet", nil, []fsck.Topic{{Name: "orders.eu", ID: topicID, Partitions: 4, Unsure: []int32{2, 3}}}, nil, nil},
 		{"on its way out", nil, []fsck.Topic{{Name: "orders.eu", ID: topicID, Removing: true}}, nil, nil},
 		{"damaged", chain.ErrHalt, nil, nil, []fsck.Kind{fsck.KindMetadata}},
 	} {
