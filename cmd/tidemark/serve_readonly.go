@@ -101,7 +101,12 @@ func openServing(ctx context.Context, now time.Time, f serveFlags, logger *slog.
 		if err != nil {
 			return nil, err
 		}
-		s.at = time.UnixMilli(milli)
+		if s.at = time.UnixMilli(milli); s.at.After(now) {
+			return nil, mistake("--at %s lies in the future", f.at)
+		}
+	}
+	if f.grace < 0 {
+		return nil, mistake("--grace %s is negative", f.grace)
 	}
 	settings, err := readonly.Settings(f.listen, f.set...)
 	if err != nil {

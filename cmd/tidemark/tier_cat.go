@@ -35,8 +35,13 @@ func tierCatCommand(a *app, url *string) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := parsePartitionRef(args[0])
-			if err != nil {
+			switch {
+			case err != nil:
 				return err
+			case f.offset < 0:
+				return mistake("--offset %d: offsets begin at 0", f.offset)
+			case f.count < 0:
+				return mistake("--max %d: how many records? 0 is all", f.count)
 			}
 			return buffered(cmd, func(out *bufio.Writer) error {
 				write, err := f.printer(out, a.json)

@@ -18,6 +18,8 @@ import (
 
 const defaultAdmin = "127.0.0.1:9644"
 
+var errTwoSources = mistake("ask either a broker (--admin) or the bucket (--store)")
+
 func tierExplainCommand(a *app, store *string) *cobra.Command {
 	var admin string
 	c := &cobra.Command{
@@ -32,6 +34,9 @@ func tierExplainCommand(a *app, store *string) *cobra.Command {
 			ref, err := parsePartitionRef(args[0])
 			if err != nil {
 				return err
+			}
+			if *store != "" && cmd.Flags().Changed("admin") {
+				return errTwoSources
 			}
 			if *store != "" {
 				return a.explainBucket(cmd, *store, ref)

@@ -28,7 +28,7 @@ type fsckFlags struct {
 }
 
 func (f *fsckFlags) add(c *cobra.Command) {
-	c.Flags().DurationVar(&f.grace, "grace", 7*24*time.Hour, "the cluster's tier.delete.grace.ms: what is younger is nobody's orphan")
+	c.Flags().DurationVar(&f.grace, "grace", 7*24*time.Hour, "the cluster's tier.delete.grace.ms, and no less than an hour: what is younger is nobody's orphan")
 	c.Flags().StringVar(&f.only, "only", "", "TOPIC or TOPIC/PARTITION to check, in place of all")
 }
 
@@ -51,13 +51,13 @@ func tierFsckCommand(a *app, url *string) *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().StringVar(&f.level, "level", "list", "how much is read: list, aux, sample, all or verify")
-	c.Flags().IntVar(&f.sample, "sample", 5, "per cent of the segments to read at level sample")
+	c.Flags().IntVar(&f.sample, "sample", 5, "per cent of the segments to read at level sample, 1 to 100")
 	c.Flags().BoolVar(&f.repair, "repair", false, "repair what can lose nothing")
 	return c
 }
 
 func tierVerifyCommand(a *app, url *string) *cobra.Command {
-	f := fsckFlags{level: "verify"}
+	f := fsckFlags{level: "verify", sample: 100}
 	c := &cobra.Command{
 		Use:   "verify",
 		Short: "Read all that lies in the bucket, and check every batch of it",
@@ -73,8 +73,13 @@ func tierVerifyCommand(a *app, url *string) *cobra.Command {
 
 func (a *app) fsck(cmd *cobra.Command, url string, f fsckFlags) error {
 	level, err := fsck.ParseLevel(f.level)
-	if err != nil {
+	switch {
+	case err != nil:
 		return unusable{err}
+	case f.grace < fsck.MinGrace:
+		return mistake("--grace %s is too short: an upload may take that long, and what is younger than %s is never deleted", f.grace, fsck.MinGrace)
+	case f.sample < 1 || f.sample > 100:
+		return mistake("--sample %d is not 1 to 100 per cent", f.sample)
 	}
 	settings, err := defaultSettings()
 	if err != nil {

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/manifest"
+	"github.com/tidemark-io/tidemark/tier/object/storeurl"
 	"github.com/tidemark-io/tidemark/tier/reasons"
 )
 
@@ -139,10 +139,12 @@ func tierStatusCommand(a *app, url *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if admin != "" && *url != "" {
-				return unusable{errors.New("ask either a broker (--admin) or the bucket (--store)")}
-			}
-			if admin != "" {
+			switch {
+			case admin != "" && *url != "":
+				return errTwoSources
+			case admin == "" && *url == "":
+				return mistake("ask whom? the bucket, --store URL: %s; or a broker, --admin %s", storeurl.Forms, defaultAdmin)
+			case admin != "":
 				list, err := a.explainBroker(cmd.Context(), admin, ref)
 				if err != nil {
 					return err

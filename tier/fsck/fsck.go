@@ -61,7 +61,7 @@ type Options struct {
 	Level         Level         // List where it is 0
 	SamplePercent int           // of the segments, at level Sample
 	Seed          uint64        // chooses them
-	Grace         time.Duration // tier.delete.grace.ms
+	Grace         time.Duration // tier.delete.grace.ms, and MinGrace at least
 	Repair        bool
 	Scratch       Scratch      // for sidecars that are made anew
 	Logger        *slog.Logger // nil: silent
@@ -319,7 +319,7 @@ func (c *checker) sweepUploads(ctx context.Context) error {
 	return nil
 }
 
-// minGrace is the least age of what is deleted, whatever was asked for: longer than any upload takes.
-const minGrace = time.Hour
+// MinGrace is the least age of what is deleted, whatever was asked for: longer than any upload takes.
+const MinGrace = time.Hour
 
-func (c *checker) grace() time.Duration { return max(c.Grace, minGrace) }
+func (c *checker) grace() time.Duration { return max(c.Grace, MinGrace) }
