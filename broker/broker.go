@@ -25,6 +25,7 @@ import (
 	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/network"
 	"github.com/tidemark-io/tidemark/broker/vfs"
+	"github.com/tidemark-io/tidemark/tier/object/storeurl"
 )
 
 // Broker is a running broker.
@@ -65,7 +66,7 @@ func start(ctx context.Context, settings *config.Broker, logger *slog.Logger, fr
 	end()
 
 	registry := newRegistry()
-	store, err := openStore(ctx, settings, registry)
+	store, err := openStore(ctx, settings, registry, storeurl.Create)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/engine"
+	"github.com/tidemark-io/tidemark/tier/object/storeurl"
 )
 
 // Recover is Start for a cluster of which the object store has all that is left: where the log directories are new, it takes over what
@@ -52,7 +53,7 @@ func (c recoveryCollector) Collect(ch chan<- prometheus.Metric) {
 
 // RecoveryOutlook says what Recover would bring back and give up. It changes nothing.
 func RecoveryOutlook(ctx context.Context, settings *config.Broker) (engine.RecoveryReport, error) {
-	store, err := openStore(ctx, settings, newRegistry())
+	store, err := openStore(ctx, settings, newRegistry(), storeurl.Open)
 	if err != nil {
 		return engine.RecoveryReport{}, err
 	}

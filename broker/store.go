@@ -12,12 +12,13 @@ import (
 	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/tier/object"
 	"github.com/tidemark-io/tidemark/tier/object/guard"
-	"github.com/tidemark-io/tidemark/tier/object/storeurl"
 )
 
-// openStore opens the store of the settings, guarded, with each of its requests in the metrics.
-func openStore(ctx context.Context, settings *config.Broker, registry prometheus.Registerer) (object.Store, error) {
-	inner, err := storeurl.Open(ctx, settings.StoreURL)
+// openStore opens the store of the settings by storeurl.Open or Create, guarded, with each of its requests in the metrics.
+func openStore(ctx context.Context, settings *config.Broker, registry prometheus.Registerer,
+	open func(ctx context.Context, url string) (object.Store, error),
+) (object.Store, error) {
+	inner, err := open(ctx, settings.StoreURL)
 	if err != nil {
 		return nil, fmt.Errorf("open store.url %q: %w", settings.StoreURL, err)
 	}

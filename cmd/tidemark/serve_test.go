@@ -162,6 +162,6 @@ func TestMetadataInTheStore(t *testing.T) {
 		t.Errorf("from entry 2: %s", first)
 	}
 	expect(t, s.ok("", "metadata image --store "+store), `{"type":"Topic","version":0,"name":"shown"`)
-	expect(t, status(t, 2, "metadata", "cat", "--store", "file://"+t.TempDir()).stderr, "no cluster.json")
+	expect(t, status(t, 2, "metadata", "cat", "--store", emptyStore(t)).stderr, "no cluster.json")
 	expect(t, status(t, 2, "metadata", "image", "--store", "floppy://a").stderr, `unknown kind "floppy"`)
 }

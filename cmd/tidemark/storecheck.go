@@ -28,7 +28,7 @@ func storeCheckCommand(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), limit)
 			defer cancel()
-			store, err := storeurl.Open(ctx, args[0])
+			store, err := storeurl.Create(ctx, args[0])
 			if err != nil {
 				return unusable{err}
 			}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/tidemark-io/tidemark/broker/readonly"
 	"github.com/tidemark-io/tidemark/tier/fsck"
+	"github.com/tidemark-io/tidemark/tier/object/filestore"
 	"github.com/tidemark-io/tidemark/tier/reasons"
 )
 
@@ -119,7 +121,7 @@ func TestTheBucketAloneIsEnoughForTheTools(t *testing.T) {
 	}{
 		{[]string{"fsck"}, "which store?"},
 		{[]string{"ls", "--store", "floppy://a"}, `unknown kind "floppy"`},
-		{[]string{"fsck", "--store", "file://" + t.TempDir()}, "no cluster"},
+		{[]string{"fsck", "--store", emptyStore(t)}, "no cluster"},
 		{[]string{"fsck", "--level", "most", flag}, "unknown level"},
 		{[]string{"status", "nobody", flag}, "no topic or partition nobody"},
 		{[]string{"explain", "orders/99", flag}, "no topic or partition orders/99"},
@@ -324,6 +326,34 @@ func TestAStoppedClustersBucketIsServed(t *testing.T) {
 		t.Errorf("the bucket has %d objects, and had %d", len(after), len(before))
 	}
 	status(t, 2, "serve", "--store", store)
+}
+
+// A tool that finds no store does not make one: the folder may be that of a disk that is away.
+func TestToolsMakeNoStore(t *testing.T) {
+	dir := t.TempDir()
+	nowhere := filepath.Join(dir, "nowhere")
+	for _, line := range []string{"tier ls", "tier fsck --repair", "metadata cat", "serve --read-only --listen 127.0.0.1:0"} {
+		expect(t, status(t, 2, append(strings.Fields(line), "--store", "file://"+nowhere)...).stderr, "no file store is there", nowhere)
+	}
+	settings := filepath.Join(dir, "broker.properties")
+	text := "node.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs=" + filepath.Join(dir, "logs") + "\nstore.url=file://" + nowhere + "\n"
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, status(t, 1, "recover", "--dry-run", "--config", settings).stderr, "no file store is there", nowhere)
+	if _, err := os.Stat(nowhere); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s: %v", nowhere, err)
+	}
+}
+
+// emptyStore is the URL of a store without a cluster.
+func emptyStore(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if _, err := filestore.Create(dir); err != nil {
+		t.Fatal(err)
+	}
+	return "file://" + dir
 }
 
 // files are the objects of the store with their sizes and times.

@@ -42,7 +42,7 @@ func benchmarkTwin(b *testing.B) *twin {
 	url := os.Getenv("TIDEMARK_BENCH_STORE")
 	if url != "" {
 		var err error
-		if store, err = storeurl.Open(b.Context(), url+"/"+strconv.FormatInt(time.Now().UnixNano(), 36)); err != nil {
+		if store, err = storeurl.Create(b.Context(), url+"/"+strconv.FormatInt(time.Now().UnixNano(), 36)); err != nil {
 			b.Fatal(err)
 		}
 	}

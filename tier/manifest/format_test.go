@@ -238,7 +238,7 @@ func TestAPageOfPythonReadsTheBucket(t *testing.T) {
 		t.Skip("there is no python3")
 	}
 	dir := t.TempDir()
-	store, err := filestore.Open(dir)
+	store, err := filestore.Create(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,11 @@
 //
 // A put writes a temporary file, syncs it, brings it to its name by link(2) (create-only) or rename(2) (everything else),
 // syncs the directory, and answers then (safety rule 6). A crash before the link leaves a temporary file, which the next
-// Open removes. link(2) decides between competing creates; flock(2) makes compare and rename one step.
+// Create removes. link(2) decides between competing creates; flock(2) makes compare and rename one step.
+//
+// A folder with the store's own two folders in it is a store. One without them is none, or is away (an unmounted disk leaves an
+// empty folder, or nothing): that is object.ErrUnavailable for every call, since it must not look like a store without objects,
+// and a put makes nothing in its place.
 //
 // The key a/b is the file a/b. A part of more than 200 bytes (a topic's folder may be longer than a file name) is split
 // into folders that end with "~", a character that keys don't have. Folders are never removed, so that whoever has seen a
@@ -46,33 +50,63 @@ const (
 	lockDir = "~lock"
 )
 
-// Open opens the store in the folder root, and makes it if it is missing.
-func Open(root string) (*Store, error) { return open(root, osDisk{}) }
+var ownDirs = []string{tempDir, lockDir}
 
-func open(root string, d disk) (*Store, error) {
-	root, err := filepath.Abs(root)
+// Open opens the store in the folder root, and changes nothing there.
+func Open(root string) (*Store, error) {
+	s, err := newStore(root, osDisk{})
+	if err == nil {
+		err = s.present()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open file store: %w", err)
-	}
-	s := &Store{root: root, disk: d, durable: map[string]struct{}{}}
-	s.locks = newLocks(filepath.Join(root, lockDir))
-	// The parents of the root are the operator's, the root's own entry is ours.
-	if err := os.MkdirAll(root, 0o755); err != nil {
-		return nil, fmt.Errorf("open file store: %w", err)
-	}
-	if err := d.syncDir(filepath.Dir(root)); err != nil {
-		return nil, fmt.Errorf("open file store: %w", err)
-	}
-	s.durable[root] = struct{}{}
-	for _, dir := range []string{tempDir, lockDir} {
-		if err := s.ensureDir(filepath.Join(root, dir)); err != nil {
-			return nil, fmt.Errorf("open file store: %w", err)
-		}
-	}
-	if err := removeAbandoned(filepath.Join(root, tempDir)); err != nil {
-		return nil, fmt.Errorf("open file store: %w", err)
+		return nil, fmt.Errorf("no file store is there, the first start of a broker or store-check makes one: %w", err)
 	}
 	return s, nil
+}
+
+// Create opens the store in the folder root, makes it if it is missing, and removes what processes that have died left in it.
+func Create(root string) (*Store, error) { return create(root, osDisk{}) }
+
+func create(root string, d disk) (*Store, error) {
+	s, err := newStore(root, d)
+	if err != nil {
+		return nil, fmt.Errorf("create file store: %w", err)
+	}
+	// The parents of the root are the operator's, the root's own entry is ours.
+	if err := os.MkdirAll(s.root, 0o755); err != nil {
+		return nil, fmt.Errorf("create file store: %w", err)
+	}
+	if err := d.syncDir(filepath.Dir(s.root)); err != nil {
+		return nil, fmt.Errorf("create file store: %w", err)
+	}
+	for _, dir := range ownDirs {
+		if err := s.ensureDir(filepath.Join(s.root, dir)); err != nil {
+			return nil, fmt.Errorf("create file store: %w", err)
+		}
+	}
+	if err := removeAbandoned(filepath.Join(s.root, tempDir)); err != nil {
+		return nil, fmt.Errorf("create file store: %w", err)
+	}
+	return s, nil
+}
+
+// newStore takes the root's entry for durable: who creates a store syncs it before the store's own folders are made.
+func newStore(root string, d disk) (*Store, error) {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{root: root, disk: d, locks: newLocks(filepath.Join(root, lockDir)), durable: map[string]struct{}{root: {}}}, nil
+}
+
+// present is an error where the store's own folders are not.
+func (s *Store) present() error {
+	for _, dir := range ownDirs {
+		if _, err := os.Stat(filepath.Join(s.root, dir)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // partBytesMax is what a part of a key may have in one file name: below the 255 of common file systems.
@@ -114,8 +148,20 @@ func (s *Store) usable(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", object.ErrUnavailable, err)
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
+	failed := s.failed
+	s.mu.Unlock()
+	if failed != nil {
+		return failed
+	}
+	return s.reachable()
+}
+
+// reachable is present at run time.
+func (s *Store) reachable() error {
+	if err := s.present(); err != nil {
+		return fmt.Errorf("%w: %w", object.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // Get implements object.Store.
@@ -158,7 +204,7 @@ func (s *Store) Head(ctx context.Context, key string) (object.Info, error) {
 func (s *Store) openObject(key string) (*os.File, object.Info, error) {
 	f, err := os.Open(s.path(key))
 	if err != nil {
-		return nil, object.Info{}, notExist(err)
+		return nil, object.Info{}, s.notExist(err)
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
@@ -171,12 +217,15 @@ func (s *Store) openObject(key string) (*os.File, object.Info, error) {
 	return f, object.Info{Key: key, Size: info.Size(), ModTime: info.ModTime()}, nil
 }
 
-// notExist turns what the file system says of a missing file into object.ErrNotExist.
-func notExist(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) {
-		return object.ErrNotExist
+// notExist turns what the file system says of a missing file into object.ErrNotExist, unless the store has gone since it was found usable.
+func (s *Store) notExist(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotDir) {
+		return err
 	}
-	return err
+	if err := s.reachable(); err != nil {
+		return err
+	}
+	return object.ErrNotExist
 }
 
 // tokenOf hashes a file. Files are replaced and never changed, so the hash stays true while the file is open.
@@ -256,7 +305,7 @@ func (s *Store) replace(ctx context.Context, temp, path string, cond object.Cond
 	if cond.Kind == object.Match {
 		f, err := os.Open(path)
 		if err != nil {
-			return notExist(err)
+			return s.notExist(err)
 		}
 		defer f.Close()
 		current, err := tokenOf(f)
@@ -337,7 +386,7 @@ func (s *Store) remove(ctx context.Context, path string) error {
 	if isDir(path) {
 		return nil // no object of that key; remove would take an empty folder
 	}
-	if err := notExist(s.disk.remove(path)); errors.Is(err, object.ErrNotExist) {
+	if err := s.notExist(s.disk.remove(path)); errors.Is(err, object.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
@@ -405,6 +454,9 @@ func (s *Store) list(ctx context.Context, prefix, after string) ([]object.Info, 
 	if cause := ctx.Err(); err != nil && cause != nil {
 		return nil, fmt.Errorf("%w: %w", object.ErrUnavailable, cause)
 	} else if err != nil {
+		return nil, err
+	}
+	if err := s.reachable(); err != nil { // folders that go missing under way look like deleted ones
 		return nil, err
 	}
 	slices.SortFunc(infos, func(a, b object.Info) int { return strings.Compare(a.Key, b.Key) })

@@ -19,7 +19,7 @@ import (
 )
 
 func TestStoreConforms(t *testing.T) {
-	s, err := Open(filepath.Join(t.TempDir(), "store"))
+	s, err := Create(filepath.Join(t.TempDir(), "store"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func (r *recorder) syncDir(name string) error {
 func recorded(t *testing.T) (*Store, *recorder) {
 	t.Helper()
 	r := &recorder{root: filepath.Join(t.TempDir(), "store")}
-	s, err := open(r.root, r)
+	s, err := create(r.root, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestSafety06DurableBeforeTheAnswer(t *testing.T) {
 		}
 		r.steps = nil
 	}
-	expect("open", "syncdir ..", "mkdir ~tmp", "syncdir .", "mkdir ~lock", "syncdir .")
+	expect("create", "syncdir ..", "mkdir ~tmp", "syncdir .", "mkdir ~lock", "syncdir .")
 
 	token, err := put(s, "a/b/k", "1", object.IfAbsent())
 	if err != nil {
@@ -150,7 +150,7 @@ func TestSafety06DurableBeforeTheAnswer(t *testing.T) {
 	expect("delete", "remove a/b/k", "syncdir a/b")
 
 	// Another process may have made the folders and not synced them yet.
-	again, err := open(r.root, r)
+	again, err := create(r.root, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,9 +194,9 @@ func TestAFullDiskLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestOpenRemovesTheTemporaryFilesOfTheDead(t *testing.T) {
+func TestCreateRemovesTheTemporaryFilesOfTheDead(t *testing.T) {
 	root := t.TempDir()
-	s, err := Open(root)
+	s, err := Create(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestOpenRemovesTheTemporaryFilesOfTheDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer inUse.Close()
-	if _, err := Open(root); err != nil {
+	if _, err := Create(root); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(abandoned); !errors.Is(err, fs.ErrNotExist) {
@@ -223,7 +223,7 @@ func TestOpenRemovesTheTemporaryFilesOfTheDead(t *testing.T) {
 // TestAStoppedProcessDoesNotStopDeadlines: another process is stopped between compare and rename.
 func TestAStoppedProcessDoesNotStopDeadlines(t *testing.T) {
 	root := t.TempDir()
-	s, err := Open(root)
+	s, err := Create(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestTwoProcessesShareOneFolder(t *testing.T) {
 	root := t.TempDir()
 	stores := make([]*Store, 2)
 	for i := range stores {
-		s, err := Open(root)
+		s, err := Create(root)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -325,5 +325,113 @@ func TestListIgnoresWhatIsNotOurs(t *testing.T) {
 	}
 	if !slices.Equal(keys, []string{"a/k"}) {
 		t.Errorf("list is %q", keys)
+	}
+}
+
+func TestOpenChangesNothing(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "store")
+	for _, make := range []func() error{
+		func() error { return nil },
+		func() error { return os.Mkdir(root, 0o755) },
+		func() error { return os.Mkdir(filepath.Join(root, tempDir), 0o755) },
+	} {
+		if err := make(); err != nil {
+			t.Fatal(err)
+		}
+		before := tree(t, root)
+		if _, err := Open(root); err == nil {
+			t.Errorf("%q is a store", before)
+		}
+		if after := tree(t, root); !slices.Equal(before, after) {
+			t.Errorf("%q has become %q", before, after)
+		}
+	}
+
+	s, err := Create(root)
+	if err == nil {
+		_, err = put(s, "a/k", "1", object.IfAbsent())
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(root, tempDir, "put-1"), nil, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := tree(t, root)
+	s, err = Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := tree(t, root); !slices.Equal(before, after) {
+		t.Errorf("%q has become %q", before, after)
+	}
+	if got, _, err := object.Read(t.Context(), s, "a/k", 10); string(got) != "1" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// tree is all that there is at root.
+func tree(t *testing.T, root string) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Dir(root), func(name string, _ fs.DirEntry, err error) error {
+		names = append(names, name)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// TestAStoreThatIsAwayIsUnavailable: it must not be taken for an emptied one, nor be begun anew by a put.
+func TestAStoreThatIsAwayIsUnavailable(t *testing.T) {
+	for name, takeAway := range map[string]func(root string) error{
+		"no folder":        func(string) error { return nil },
+		"an empty folder":  func(root string) error { return os.Mkdir(root, 0o755) },
+		"a file":           func(root string) error { return os.WriteFile(root, nil, 0o600) },
+		"a folder of keys": func(root string) error { return os.MkdirAll(filepath.Join(root, "a"), 0o755) },
+		"no locks":         func(root string) error { return os.MkdirAll(filepath.Join(root, tempDir), 0o755) },
+		"no temporaries":   func(root string) error { return os.MkdirAll(filepath.Join(root, lockDir), 0o755) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, r := recorded(t)
+			token, err := put(s, "a/k", "1", object.IfAbsent())
+			if err != nil {
+				t.Fatal(err)
+			}
+			away := r.root + ".away"
+			if err := errors.Join(os.Rename(r.root, away), takeAway(r.root)); err != nil {
+				t.Fatal(err)
+			}
+			before := tree(t, r.root)
+			for op, call := range map[string]func() error{
+				"get":    func() error { _, err := s.Get(t.Context(), "a/k", object.Range{}); return err },
+				"head":   func() error { _, err := s.Head(t.Context(), "a/k"); return err },
+				"create": func() error { _, err := put(s, "a/new", "1", object.IfAbsent()); return err },
+				"swap":   func() error { _, err := put(s, "a/k", "2", object.IfMatch(token)); return err },
+				"put":    func() error { _, err := put(s, "b/k", "2", object.Condition{}); return err },
+				"delete": func() error { return s.Delete(t.Context(), "a/k") },
+				"list": func() error {
+					for _, err := range s.List(t.Context(), "a/", "") {
+						return err
+					}
+					return nil
+				},
+			} {
+				if err := call(); !errors.Is(err, object.ErrUnavailable) || errors.Is(err, object.ErrNotExist) {
+					t.Errorf("%s: %v", op, err)
+				}
+			}
+			if after := tree(t, r.root); !slices.Equal(before, after) {
+				t.Errorf("%q has become %q", before, after)
+			}
+
+			if err := errors.Join(os.RemoveAll(r.root), os.Rename(away, r.root)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := put(s, "a/k", "2", object.IfMatch(token)); err != nil {
+				t.Errorf("once it is back: %v", err)
+			}
+		})
 	}
 }

@@ -20,12 +20,14 @@ import (
 	"github.com/tidemark-io/tidemark/tier/object/miniostore"
 )
 
-// openers holds what each scheme means.
-var openers = map[string]func(ctx context.Context, u *url.URL) (object.Store, error){
-	"file":  openFile,
-	"mem":   openMem,
-	"minio": openMinIO,
-	"s3":    openS3,
+// openers holds what each scheme means; folder opens the store in a folder.
+func openers(folder func(root string) (*filestore.Store, error)) map[string]func(ctx context.Context, u *url.URL) (object.Store, error) {
+	return map[string]func(ctx context.Context, u *url.URL) (object.Store, error){
+		"file":  func(_ context.Context, u *url.URL) (object.Store, error) { return openFile(u, folder) },
+		"mem":   openMem,
+		"minio": openMinIO,
+		"s3":    openS3,
+	}
 }
 
 // Forms are the URLs that Open understands, for people.
@@ -42,12 +44,23 @@ const Forms = "s3://bucket/prefix, minio://host:port/bucket/prefix, file:///dir 
 // AWS; with one, the bucket is in the path unless path-style is false. minio speaks plain HTTP unless tls is true. ca is a file
 // of certificates to trust beside the system's. There is no place for credentials in a URL: they come from the environment, from
 // the files, or from the role that the client's own chain looks for.
+//
+// It changes nothing: a folder that is no store is an error.
 func Open(ctx context.Context, rawURL string) (object.Store, error) {
+	return openURL(ctx, rawURL, filestore.Open)
+}
+
+// Create is Open for whoever may begin a store: it makes the store in a folder where there is none. Buckets are made elsewhere.
+func Create(ctx context.Context, rawURL string) (object.Store, error) {
+	return openURL(ctx, rawURL, filestore.Create)
+}
+
+func openURL(ctx context.Context, rawURL string, folder func(root string) (*filestore.Store, error)) (object.Store, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return nil, fmt.Errorf("open object store: %w", withoutURL(err))
 	}
-	open, ok := openers[u.Scheme]
+	open, ok := openers(folder)[u.Scheme]
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("open object store %s: unknown kind %q, use %s", shown(u), u.Scheme, Forms)
@@ -82,11 +95,11 @@ func withoutURL(err error) error {
 	return err
 }
 
-func openFile(_ context.Context, u *url.URL) (object.Store, error) {
+func openFile(u *url.URL, folder func(root string) (*filestore.Store, error)) (object.Store, error) {
 	if u.Host != "" || u.Path == "" || u.RawQuery != "" {
 		return nil, errors.New("write file:///dir, with three slashes and an absolute folder")
 	}
-	return filestore.Open(u.Path)
+	return folder(u.Path)
 }
 
 func openMem(_ context.Context, u *url.URL) (object.Store, error) {

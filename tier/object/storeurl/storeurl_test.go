@@ -15,7 +15,14 @@ import (
 
 func TestOpenFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a store")
-	s, err := storeurl.Open(t.Context(), "file://"+strings.ReplaceAll(dir, " ", "%20"))
+	url := "file://" + strings.ReplaceAll(dir, " ", "%20")
+	if s, err := storeurl.Open(t.Context(), url); err == nil {
+		t.Fatalf("nothing opens as %T", s)
+	}
+	if _, err := storeurl.Create(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	s, err := storeurl.Open(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
