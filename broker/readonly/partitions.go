@@ -24,6 +24,9 @@ type partition struct {
 	err      error
 }
 
+// damaged tells that the bucket has a manifest of it that says nothing.
+func (p *partition) damaged() bool { return errors.Is(p.err, chain.ErrHalt) }
+
 // pagesKept is how many pages of manifests are kept in memory: some 60 KB each.
 const pagesKept = 256
 
@@ -44,7 +47,9 @@ func openManifests(ctx context.Context, o *Options) ([]*partition, error) {
 		all = slices.DeleteFunc(all, func(p *partition) bool { return o.Image.TopicByID(p.id) == nil })
 	}
 	for _, p := range all {
-		if p.err != nil {
+		if p.damaged() {
+			o.Logger.Error("a partition is not served: its manifest is damaged", "topic", p.tp.Topic, "partition", p.tp.Partition, "err", p.err)
+		} else if p.err != nil {
 			return nil, fmt.Errorf("%s partition %d: %w", p.tp.Topic, p.tp.Partition, p.err)
 		}
 	}
@@ -121,11 +126,19 @@ func topicResource(topic string) metadata.ConfigResource {
 	return metadata.ConfigResource{Type: metadata.TopicResource, Name: topic}
 }
 
+// lostDir is a log directory that this server does not have: what lies there is offline.
+const lostDir = "damaged"
+
 // serving is the cluster as clients see it: its topics and their settings, with this server as the only broker, which leads all.
 func serving(o *Options, found []*partition) (*metadata.Image, error) {
 	epochs := make(map[wire.TopicPartition]wire.LeaderEpoch, len(found))
+	directories := make(map[wire.TopicPartition]string)
 	tiered := make(map[string]bool)
 	for _, p := range found {
+		if p.damaged() {
+			directories[p.tp] = lostDir
+			continue
+		}
 		state := p.manifest.State()
 		epochs[p.tp] = state.LeaderEpoch()
 		tiered[p.tp.Topic] = tiered[p.tp.Topic] || state.Position.Number > 0
@@ -139,9 +152,10 @@ func serving(o *Options, found []*partition) (*metadata.Image, error) {
 	for t := range o.Image.Topics("") {
 		records = append(records, &metadata.TopicRecord{Name: t.Name, ID: t.ID})
 		for i, p := range t.Partitions {
+			tp := wire.TopicPartition{Topic: t.Name, Partition: int32(i)}
 			records = append(records, &metadata.PartitionRecord{TopicID: t.ID, Index: int32(i), Partition: metadata.Partition{
-				Replicas: []wire.BrokerID{Self}, ISR: []wire.BrokerID{Self}, Directories: []string{""}, Leader: Self,
-				LeaderEpoch: max(p.LeaderEpoch, epochs[wire.TopicPartition{Topic: t.Name, Partition: int32(i)}]), PartitionEpoch: p.PartitionEpoch,
+				Replicas: []wire.BrokerID{Self}, ISR: []wire.BrokerID{Self}, Directories: []string{directories[tp]}, Leader: Self,
+				LeaderEpoch: max(p.LeaderEpoch, epochs[tp]), PartitionEpoch: p.PartitionEpoch,
 			}})
 		}
 		configs := o.Image.Configs(topicResource(t.Name))

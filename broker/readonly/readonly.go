@@ -71,9 +71,10 @@ type Server struct {
 	remote     *remote
 	partitions int
 	records    int64
+	damaged    []wire.TopicPartition
 }
 
-// Open reads all manifests, and is ready to serve then.
+// Open reads all manifests, and is ready to serve then. A partition whose manifest is damaged answers KAFKA_STORAGE_ERROR.
 func Open(ctx context.Context, now time.Time, o Options) (*Server, error) {
 	if !o.At.IsZero() && now.Sub(o.At) > o.Grace {
 		return nil, fmt.Errorf("%w: %s is more than tier.delete.grace.ms (%v) ago, what was dropped before then is deleted",
@@ -120,6 +121,10 @@ func (s *Server) begin(now time.Time, image *metadata.Image, found []*partition)
 	}
 	s.remote.logs = s.logs
 	for _, p := range found {
+		if p.damaged() {
+			s.damaged = append(s.damaged, p.tp)
+			continue
+		}
 		s.partitions++
 		state := p.manifest.State()
 		if state.Position.Number == 0 {
@@ -173,6 +178,9 @@ func (s *Server) beginLog(now time.Time, image *metadata.Image, p *partition, st
 
 // Partitions is how many partitions are served, Offsets how many offsets they have together.
 func (s *Server) Partitions() (partitions int, offsets int64) { return s.partitions, s.records }
+
+// Damaged are the partitions that can't be served since their manifests are damaged.
+func (s *Server) Damaged() []wire.TopicPartition { return s.damaged }
 
 // Advance answers the fetches whose time is over.
 func (s *Server) Advance(now time.Time) { s.replicas.Advance(now) }

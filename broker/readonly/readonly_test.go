@@ -196,20 +196,25 @@ func (r *rig) consume() (from, to wire.Offset) {
 
 func (r *rig) edge(timestamp int64) wire.Offset {
 	r.t.Helper()
+	row := r.offset(0, timestamp)
+	if row.ErrorCode != 0 {
+		r.t.Fatalf("timestamp %d: code %d", timestamp, row.ErrorCode)
+	}
+	return wire.Offset(row.Offset)
+}
+
+func (r *rig) offset(partition int32, timestamp int64) kmsg.ListOffsetsResponseTopicPartition {
+	r.t.Helper()
 	request := kmsg.NewPtrListOffsetsRequest()
 	request.SetVersion(11)
 	request.ReplicaID = -1
 	topic := kmsg.NewListOffsetsRequestTopic()
 	topic.Topic = "orders"
 	p := kmsg.NewListOffsetsRequestTopicPartition()
-	p.Timestamp = timestamp
+	p.Partition, p.Timestamp = partition, timestamp
 	topic.Partitions = append(topic.Partitions, p)
 	request.Topics = append(request.Topics, topic)
-	row := ask(r, request, kmsg.NewPtrListOffsetsResponse()).Topics[0].Partitions[0]
-	if row.ErrorCode != 0 {
-		r.t.Fatalf("timestamp %d: code %d", timestamp, row.ErrorCode)
-	}
-	return wire.Offset(row.Offset)
+	return ask(r, request, kmsg.NewPtrListOffsetsResponse()).Topics[0].Partitions[0]
 }
 
 func TestAConsumerReadsAllThatIsInTheBucket(t *testing.T) {
@@ -398,5 +403,65 @@ func TestTheLogStartFollowsWhatIsDeleted(t *testing.T) {
 		if got := r.edge(replica.EarliestTimestamp); got != next {
 			t.Errorf("the log starts at %d, not %d", got, next)
 		}
+	}
+}
+
+// A damaged manifest is no reason to hold back what the others name: that partition alone is an offline one.
+func TestADamagedManifestLeavesOnePartitionOut(t *testing.T) {
+	for name, of := range map[string]func(*rig) (entry int, at time.Time){
+		"an entry in the middle": func(*rig) (int, time.Time) { return 2, time.Time{} },
+		"the last entry":         func(*rig) (int, time.Time) { return 3, time.Time{} },
+		"of the past":            func(r *rig) (int, time.Time) { return 2, r.Partition.Now },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			damaged := tiertest.New(t, r.store, "orders", topicID, 1)
+			damaged.Upload(3, 5)
+			r.Upload(3, 5)
+			entry, at := of(r)
+			key := fmt.Sprintf("%s/manifest/%020d.json", damaged.Prefix(), entry)
+			body, _, err := object.Read(t.Context(), r.store, key, 1<<20)
+			if err == nil {
+				body[len(body)/2] ^= 1
+				_, err = r.store.Put(t.Context(), key, bytes.NewReader(body), object.Condition{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			r.open(at)
+			if from, to := r.consume(); from != 0 || to != 45 {
+				t.Errorf("of the other partition it reads %d to %d", from, to)
+			}
+			if got := r.fetch(1, 0); wire.Code(got.ErrorCode) != wire.KafkaStorageError {
+				t.Errorf("a fetch answers %+v", got)
+			}
+			for _, timestamp := range []int64{replica.EarliestTimestamp, replica.LatestTimestamp, tiertest.Start.UnixMilli()} {
+				if got := r.offset(1, timestamp); wire.Code(got.ErrorCode) != wire.KafkaStorageError {
+					t.Errorf("timestamp %d answers %+v", timestamp, got)
+				}
+			}
+			if n, offsets := r.server.Partitions(); n != 1 || offsets != 45 {
+				t.Errorf("%d partitions with %d offsets", n, offsets)
+			}
+			if got := r.server.Damaged(); len(got) != 1 || got[0] != damaged.TP {
+				t.Errorf("damaged are %v", got)
+			}
+		})
+	}
+}
+
+// A store that does not answer says nothing of what is damaged.
+func TestAManifestThatCannotBeReadIsNoDamage(t *testing.T) {
+	r := newRig(t)
+	r.Upload(1, 5)
+	r.store = faultstore.New(r.store, func(c faultstore.Call) faultstore.Fault {
+		if strings.Contains(c.Key, "/manifest/") {
+			return faultstore.Throttle
+		}
+		return faultstore.None
+	})
+	if err := r.tryOpen(time.Time{}); !errors.Is(err, object.ErrUnavailable) {
+		t.Errorf("it opens: %v", err)
 	}
 }

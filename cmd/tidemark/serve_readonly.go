@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -59,9 +60,7 @@ func newServeCommand(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			partitions, offsets := s.server.Partitions()
-			fmt.Fprintf(cmd.OutOrStdout(), "Serving cluster %s read-only on %s: %d partitions with %d offsets%s\n\n  kcat -b %s -L\n\nCtrl-C stops it.\n",
-				s.cluster, s.address, partitions, offsets, s.asOf(), s.address)
+			s.greet(cmd.OutOrStdout())
 			return s.run(cmd.Context())
 		},
 	}
@@ -85,6 +84,16 @@ type readOnlyServing struct {
 	wake    chan struct{} // holds one
 	reads   sync.WaitGroup
 	logger  *slog.Logger
+}
+
+// greet says what is served, what is not, and what to type next.
+func (s *readOnlyServing) greet(w io.Writer) {
+	partitions, offsets := s.server.Partitions()
+	fmt.Fprintf(w, "Serving cluster %s read-only on %s: %d partitions with %d offsets%s\n", s.cluster, s.address, partitions, offsets, s.asOf())
+	for _, tp := range s.server.Damaged() {
+		fmt.Fprintf(w, "NOT served, since its manifest is damaged (tidemark tier rebuild-manifest): %s/%d\n", tp.Topic, tp.Partition)
+	}
+	fmt.Fprintf(w, "\n  kcat -b %s -L\n\nCtrl-C stops it.\n", s.address)
 }
 
 func (s *readOnlyServing) asOf() string {

@@ -328,6 +328,49 @@ func TestAStoppedClustersBucketIsServed(t *testing.T) {
 	status(t, 2, "serve", "--store", store)
 }
 
+// A disaster that has damaged one manifest does not take the other partitions along.
+func TestADamagedPartitionIsNamedAndTheOthersAreServed(t *testing.T) {
+	dir := t.TempDir()
+	store := tieredBroker(t, dir, func(s session) {
+		s.ok("", "topic create orders -p 2")
+		s.ok(lines(0, 10), "produce orders -p 0")
+		s.ok(lines(10, 20), "produce orders -p 1")
+	})
+	entry := objects(t, dir, "orders.*/0/manifest/*.json")[0]
+	body, err := os.ReadFile(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body[len(body)/2] ^= 1
+	if err := os.WriteFile(entry, body, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	address, err := serving(t, serveFlags{store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := session{t, address}
+	if got := s.ok("", "consume orders -p 1 --from start -e"); got != lines(10, 20) {
+		t.Errorf("of the other partition it serves %q", got)
+	}
+	expect(t, s.run("", "consume orders -p 0 --from start -e", "--timeout=2s").stderr, "KAFKA_STORAGE_ERROR")
+
+	var log, greeting strings.Builder
+	served, err := openServing(t.Context(), time.Now(), serveFlags{store: store, listen: "127.0.0.1:0"}, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	served.greet(&greeting)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := served.run(ended); err != nil {
+		t.Error(err)
+	}
+	expect(t, greeting.String(), "damaged", "orders/0")
+	expect(t, log.String(), "damaged", "topic=orders partition=0", "entry 1")
+}
+
 // A tool that finds no store does not make one: the folder may be that of a disk that is away.
 func TestToolsMakeNoStore(t *testing.T) {
 	dir := t.TempDir()
