@@ -127,7 +127,7 @@ rigs:
 
 .PHONY: need
 need: # tools that tests call
-	@scripts/need kcat strace jq zstd
+	@scripts/need kcat strace jq python3 zstd
 
 .PHONY: stores
 stores: # S3 servers that tests start, built once and kept in ~/.cache/tidemark

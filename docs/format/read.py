@@ -2,9 +2,10 @@
 """Lists the records of a topic from the folder of a Tidemark bucket: read.py FOLDER TOPIC[.ID] [FROM_OFFSET]
 
 One JSON line a record, in the order of partitions and offsets; what aborted transactions wrote is left out. It needs nothing
-but Python 3, and the module zstandard where a chain was trimmed or records are packed by zstd. README.md says what it reads.
+but Python 3; where a chain was trimmed or records are packed by zstd: 3.14, or the module zstandard, or the program zstd.
+README.md says what it reads.
 """
-import hashlib, json, os, re, struct, sys, zlib
+import hashlib, json, os, re, struct, subprocess, sys, zlib
 
 TABLE = []
 for n in range(256):
@@ -38,9 +39,25 @@ def unseal(body):
 
 
 def unzstd(data):
-    import zstandard  # the one thing that is not in the standard library
+    """What zstd has packed, by what there is: the standard library can do it only since Python 3.14."""
+    try:
+        from compression import zstd
 
-    return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+        return zstd.decompress(data)
+    except ImportError:
+        pass
+    try:
+        import zstandard
+
+        return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+    except ImportError:
+        pass
+    try:
+        done = subprocess.run(["zstd", "-dc"], input=data, stdout=subprocess.PIPE)
+    except FileNotFoundError:
+        sys.exit("this is packed by zstd: use Python 3.14, or install the module zstandard or the program zstd")
+    check(done.returncode == 0, "what zstd has packed")
+    return done.stdout
 
 
 def chain(folder):

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"math"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -231,12 +234,27 @@ func (w *writer) cutAt(offset wire.Offset) {
 	}
 }
 
+// trim has the chain begin with a snapshot: entries before it are gone.
+func (w *writer) trim(dir string) {
+	w.t.Helper()
+	soon := time.Now().Add(49 * time.Hour) // files have the time of this machine
+	if moved, err := w.manifest.Trim(w.t.Context(), soon, 24*time.Hour); !moved || err != nil {
+		w.t.Fatal(moved, err)
+	}
+	chain := filepath.Join(dir, filepath.FromSlash(w.manifest.Prefix()), "manifest")
+	if _, err := os.Stat(filepath.Join(chain, fmt.Sprintf("%020d.json", 1))); !errors.Is(err, fs.ErrNotExist) {
+		w.t.Fatalf("the first entry: %v", err)
+	}
+}
+
 // TestAPageOfPythonReadsTheBucket: docs/format says enough for somebody who does not have this code.
 func TestAPageOfPythonReadsTheBucket(t *testing.T) {
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("there is no python3")
-	}
+	t.Run("from the first entry", func(t *testing.T) { pythonReads(t, false) })
+	t.Run("trimmed", func(t *testing.T) { pythonReads(t, true) })
+}
+
+func pythonReads(t *testing.T, trimmed bool) {
+	python := python(t)
 	dir := t.TempDir()
 	store, err := filestore.Create(dir)
 	if err != nil {
@@ -244,15 +262,24 @@ func TestAPageOfPythonReadsTheBucket(t *testing.T) {
 	}
 	a, b := newWriter(t, store, 0), newWriter(t, store, 10)
 	gzip := record.Builder{Compression: record.Compression{Codec: record.Gzip, Level: 6}}
+	zstd := record.Builder{Compression: record.Compression{Codec: record.Zstd, Level: 3}}
 	for round := range 6 {
 		a.append(true, record.Builder{}, "plain", "with headers", "null")
-		a.append(true, gzip, "packed", "packed too", fmt.Sprint("round ", round))
+		a.append(true, []record.Builder{gzip, zstd}[round%2], "packed", "packed too", fmt.Sprint("round ", round))
 		a.append(false, transaction(wire.ProducerID(100+round)), "never", "to be seen")
 		a.append(true, transaction(wire.ProducerID(200+round)), "committed")
 		a.marker(wire.ProducerID(100+round), record.Abort)
 		a.marker(wire.ProducerID(200+round), record.Commit)
 		a.append(true, record.Builder{TimestampType: record.LogAppendTime}, "appended")
 		a.upload()
+		if trimmed && round < 4 {
+			if err := a.manifest.Snapshot(t.Context(), a.now); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if trimmed {
+		a.trim(dir)
 	}
 	a.startAt(15)
 	a.cutAt(52)
@@ -278,6 +305,32 @@ func TestAPageOfPythonReadsTheBucket(t *testing.T) {
 		}
 	}
 	compare(t, later, run(t, python, dir, "orders", "29"))
+}
+
+// TestReadPyNamesWhatUnpacksZstd: a machine may have none of it.
+func TestReadPyNamesWhatUnpacksZstd(t *testing.T) {
+	bare := exec.CommandContext(t.Context(), python(t), "-B", "-S", "-c", // without site-packages
+		"import sys; sys.path.insert(0, '../../docs/format'); import read; read.unzstd(bytes.fromhex('28b52ffd2000010000'))")
+	bare.Env = []string{"PATH="}
+	out, err := bare.CombinedOutput()
+	if err == nil {
+		t.Skip("this Python has zstd in its library")
+	}
+	if text := string(out); strings.Count(text, "\n") != 1 || !strings.Contains(text, "3.14") || !strings.Contains(text, "zstandard") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// python is the interpreter itself: python3 may be a script that looks for it.
+func python(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "python3", "-c", "import sys; print(sys.executable)").Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		t.Skip("there is no python3")
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out))
 }
 
 func run(t *testing.T, python string, args ...string) (lines []line) {
