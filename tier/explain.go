@@ -69,7 +69,7 @@ func (p *partition) viewOutside(ctx context.Context, now time.Time) (v plan.View
 		live = append(live, segment)
 	}
 	v.Bucket = plan.Bucket{
-		Read: true, LogStart: s.LogStart, End: s.End, Oldest: remoteSegments(live), Segments: s.Segments, Bytes: s.Bytes,
+		Read: true, LogStart: s.ReadStart(), End: s.End, Oldest: remoteSegments(live), Segments: s.Segments, Bytes: s.Bytes,
 		Tail: len(s.Tail), Closed: s.Closed,
 	}
 	for _, d := range s.Dropped {

@@ -153,8 +153,7 @@ func (p *partition) restart(ctx context.Context, now time.Time) error {
 		}
 		snapshot, _ = aux.ProducerSnapshot()
 	}
-	// Of a log that begins with what is lost, nothing is left below: what is read here begins behind.
-	logStart := s.SkipLost(s.LogStart)
+	logStart := s.ReadStart()
 	at, start, epochs := s.End, logStart, epochsOf(s.Epochs)
 	if len(replay) > 0 {
 		at = replay[0].Start

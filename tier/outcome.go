@@ -220,10 +220,10 @@ func (m *Manager) ReportLogStart(now time.Time, tp wire.TopicPartition, offset w
 	done(now, answer)
 }
 
-// recorded tells whether the manifest has a log start of at least offset.
+// recorded tells whether nothing can be read below offset by the manifest.
 func (p *partition) recorded(offset wire.Offset) bool {
 	s := p.state()
-	return s != nil && s.LogStart >= offset
+	return s != nil && s.ReadStart() >= offset
 }
 
 // answerLocked settles the waiters that are over.

@@ -222,7 +222,7 @@ func (p *partition) viewBucket(ctx context.Context) plan.Bucket {
 		oldest = pagesAsSegments(s)
 	}
 	v := plan.Bucket{
-		Read: true, LogStart: s.LogStart, End: s.End, Oldest: oldest, PageUnread: err != nil,
+		Read: true, LogStart: s.ReadStart(), End: s.End, Oldest: oldest, PageUnread: err != nil,
 		Segments: s.Segments, Bytes: s.Bytes, Tail: len(s.Tail), Closed: p.closed(s),
 	}
 	for _, d := range s.Dropped {

@@ -464,7 +464,7 @@ func TestSafety30ATopicThatIsNotInTheBucketIsNamed(t *testing.T) {
 	for round := range 2 {
 		r.open()
 		report, _ := r.e.Recovery()
-		if len(report.Lost) != 1 || report.Lost[0].Topic != "local" {
+		if len(report.Lost) != 1 || report.Lost[0].Topic != "local" || !report.Lost[0].Absent {
 			t.Errorf("lost %+v", report.Lost)
 		}
 		r.settled()
@@ -494,6 +494,49 @@ func TestSafety30ATopicThatIsNotTieredIsNeverWhole(t *testing.T) {
 	if err := r.tryOpen(); !errors.Is(err, ErrDataMissing) || !strings.Contains(err.Error(), fmt.Sprintf("local-0 from offset %d on", gap)) {
 		t.Fatalf("opened with %v", err)
 	}
+}
+
+// Safety rule 30: what is lost of a partition that lost everything is named for as long as of any other: until somebody moves the log
+// start over it, which the recovery itself has not.
+func TestSafety30WhatAPartitionLostThatLostEverythingStaysNamed(t *testing.T) {
+	r := tiered(t, "tier.max.unsealed.ms=600000")
+	r.create("t")
+	r.pass(time.Second)
+	used := ledger{}
+	r.produceTo("t", used)
+	r.recover = true
+	r.wipe()
+	r.open()
+	r.settled()
+	tp := wire.TopicPartition{Topic: "t"}
+	named := func(want int64) {
+		t.Helper()
+		r.pass(time.Minute)
+		if s, ok := r.e.tier.worker.Partition(r.now, tp); !ok || s.Lost != want || s.LogStart < gap {
+			t.Errorf("%d offsets are lost by the numbers, the log starts at %d: %+v", s.Lost, s.LogStart, s)
+		}
+	}
+	named(gap)
+	r.kill()
+	r.open()
+	r.settled()
+	named(gap)
+	r.produceTo("t", used)
+	deleted := func(offset wire.Offset) {
+		t.Helper()
+		var result *replica.DeleteRecordsResult
+		r.e.Replicas().DeleteRecords(r.now, &replica.DeleteRecordsRequest{
+			Timeout: 10 * time.Second, Partitions: []replica.DeleteRecordsPartition{{Topic: "t", Offset: offset}},
+		}, func(results []replica.DeleteRecordsResult) { result = &results[0] })
+		r.until("the request is answered", func() bool { return result != nil })
+		if result.Code != wire.None {
+			t.Errorf("delete records: %v", result.Code)
+		}
+	}
+	deleted(gap) // the log starts there
+	named(gap)
+	deleted(gap + 1)
+	named(0)
 }
 
 // With its directories in place a broker has nothing to recover, whatever it is asked.

@@ -40,7 +40,7 @@ type LostRange struct {
 	Partition int32        `json:"partition"`
 	First     wire.Offset  `json:"first"`
 	Next      wire.Offset  `json:"next"`
-	Absent    bool         `json:"absent,omitempty"` // the bucket has nothing of the partition, and never had
+	Absent    bool         `json:"absent,omitempty"` // the bucket has no record of the partition
 }
 
 const (
@@ -57,7 +57,7 @@ func (r *RecoveryReport) add(t *metadata.Topic, partition int32, found tier.Foun
 	}
 	r.Lost = append(r.Lost, LostRange{
 		Topic: t.Name, TopicID: t.ID, Partition: partition, First: found.End, Next: found.End + wire.Offset(gap),
-		Absent: found.LeaderEpoch == wire.NoLeaderEpoch,
+		Absent: found.Segments == 0,
 	})
 }
 

@@ -133,9 +133,9 @@ func (b *bucket) view(ctx context.Context, p partitionOf) (plan.View, []reasons.
 			MaxUnsealed: time.Duration(settings.TierMaxUnsealedMs) * time.Millisecond,
 			DeleteGrace: time.Duration(settings.TierDeleteGraceMs) * time.Millisecond,
 		},
-		Local: plan.Local{LogStart: s.LogStart, Start: s.End, HighWatermark: s.End, LastStableOffset: s.End, End: s.End},
+		Local: plan.Local{LogStart: s.ReadStart(), Start: s.End, HighWatermark: s.End, LastStableOffset: s.End, End: s.End},
 		Bucket: plan.Bucket{
-			Read: true, LogStart: s.LogStart, End: s.End, Segments: s.Segments, Bytes: s.Bytes, Tail: len(s.Tail), Closed: s.Closed,
+			Read: true, LogStart: s.ReadStart(), End: s.End, Segments: s.Segments, Bytes: s.Bytes, Tail: len(s.Tail), Closed: s.Closed,
 		},
 	}
 	for _, d := range s.Dropped {

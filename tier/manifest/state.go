@@ -67,6 +67,10 @@ func (s *State) SkipLost(offset wire.Offset) wire.Offset {
 	return offset
 }
 
+// ReadStart is where reads begin: the log start, or the end of what is lost right there. A recovery that finds nothing does not move the log
+// start, so that what is lost stays named until somebody moves it.
+func (s *State) ReadStart() wire.Offset { return s.SkipLost(s.LogStart) }
+
 // count works out the totals.
 func (s *State) count() {
 	s.Segments, s.Bytes, s.AuxBytes = len(s.Tail), 0, 0
