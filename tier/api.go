@@ -85,6 +85,8 @@ type Leadership struct {
 	Log      *log.Log
 	Internal bool // keeps all live data locally (safety rule 25)
 	Start    Start
+	// RecoverySince is the leader epoch with which a recovery began, above all that led before it; 0 where nobody knows.
+	RecoverySince wire.LeaderEpoch
 }
 
 // Release tells how a held partition begins to serve.

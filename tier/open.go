@@ -101,13 +101,14 @@ func (p *partition) settle(ctx context.Context, now time.Time, release *Release)
 
 // recover fences former leaders off and moves the end over the offsets that may have been acknowledged and are lost with every
 // replica (safety rule 19), in one entry: that it was created says that nobody has moved the end meanwhile. That its manifest is closed
-// says nothing: it may have been led since.
+// says nothing: it may have been led since. Where a leader of this same recovery has moved the end and was killed before it served, nothing
+// was acknowledged above it.
 func (p *partition) recover(ctx context.Context, now time.Time, release *Release) error {
 	s := p.m.State()
 	if s.LeaderEpoch() < p.Epoch || s.Position.Number == 0 {
 		var record manifest.Record
 		gap := wire.Offset(p.o.Config().RecoveryGap)
-		if gap > 0 {
+		if gap > 0 && !p.recovered(s) {
 			record = &manifest.LostRecord{Start: s.End, End: s.End + gap}
 		}
 		if err := p.commit(ctx, now, pointRecover, record); err != nil {
@@ -120,6 +121,13 @@ func (p *partition) recover(ctx context.Context, now time.Time, release *Release
 		p.logger.Error("records may be lost", "first_offset", release.LostFirst, "next_offset", release.LostNext)
 	}
 	return nil
+}
+
+// recovered tells whether the manifest says what this recovery has lost. Its own broker must have written last: a manifest that was rebuilt
+// meanwhile has the epoch of the metadata, and may end with what an earlier recovery has lost.
+func (p *partition) recovered(s *manifest.State) bool {
+	_, lost := s.LostAtEnd()
+	return lost && p.RecoverySince > 0 && s.LeaderEpoch() >= p.RecoverySince && s.Position.Writer.Broker == int32(p.o.Broker)
 }
 
 // cut takes the manifest back to what the log has, after an unclean election (safety rule 18).

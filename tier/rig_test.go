@@ -49,6 +49,7 @@ type rig struct {
 	boots       int
 	nonces      int
 	epoch       wire.LeaderEpoch
+	since       wire.LeaderEpoch // when a recovery began
 	stop        log.Stop
 	logs        *log.Manager
 	m           *Manager
@@ -155,6 +156,7 @@ func (r *rig) lead(start Start) {
 		l.UpdateConfig(r.topic)
 		held := r.m.Lead(r.now, Leadership{
 			TopicPartition: tpOf(topic), TopicID: testTopicID, Epoch: r.epoch, Log: l, Internal: wire.IsInternalTopic(topic), Start: start,
+			RecoverySince: r.since,
 		})
 		if !held {
 			r.begin(topic)

@@ -492,6 +492,54 @@ func TestSafety19ARecoveredPartitionUsesNoOffsetTwice(t *testing.T) {
 	r.check()
 }
 
+// A recovery that is killed before the partition serves, and begun again, has moved the end already. It moves it once more wherever that is
+// in doubt.
+func TestSafety19ARecoveryThatIsBegunAgainLosesNoMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(*rig)
+		gaps      wire.Offset
+	}{
+		"the same one":            {func(*rig) {}, 1},
+		"the next one":            {func(r *rig) { r.since = r.epoch + 1 }, 2},
+		"one of unknown age":      {func(r *rig) { r.since = 0 }, 2},
+		"the manifest is rebuilt": {func(r *rig) { r.rebuild("orders") }, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.lead(StartHere)
+			r.produce(40)
+			r.settle()
+			end := r.state("orders").End
+			r.loseDisk()
+			r.crash(log.StopPowerLoss)
+			r.since = r.epoch + 1
+			r.lead(StartRecovered)
+			r.settle()
+			c.meanwhile(r)
+			r.crash(log.StopPowerLoss)
+			r.lead(StartRecovered)
+			r.settle()
+			if got, want := r.log("orders").EndOffset(), end+c.gaps*1000; got != want {
+				t.Errorf("the log goes on at %d, not %d", got, want)
+			}
+			if s := r.state("orders"); s.LeaderEpoch() != r.epoch {
+				t.Errorf("former leaders are not fenced off: the manifest is of epoch %d, not %d", s.LeaderEpoch(), r.epoch)
+			}
+		})
+	}
+}
+
+// rebuild makes a manifest anew as it is, as the tool does.
+func (r *rig) rebuild(topic string) {
+	r.t.Helper()
+	s := r.state(topic)
+	if _, err := manifest.Rebuild(r.t.Context(), r.now, r.bucket, manifest.Prefix(topic, testTopicID, 0), manifest.Options{
+		Writer: chain.Writer{Broker: int32(wire.NoBroker), Incarnation: "rebuild"}, Nonce: func() string { return "rebuild" },
+	}, r.epoch, manifest.Rebuilt{LogStart: s.LogStart, End: s.End, Segments: s.Tail}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 func TestSafety29WhatIsNotInTheBucketIsNotClosed(t *testing.T) {
 	r := newRig(t)
 	r.lead(StartHere)

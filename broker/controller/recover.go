@@ -29,16 +29,17 @@ func (s *step) recover(change *metadata.RecoverCluster) error {
 		}
 		seen[key] = true
 		p := topic.Partition(found.Partition)
-		recovery := metadata.Recovering
+		epoch := max(p.LeaderEpoch, found.LeaderEpoch) + 1
+		recovery, since := metadata.Recovering, epoch
 		if found.Whole {
-			recovery = metadata.Recovered
+			recovery, since = metadata.Recovered, 0
 		}
 		records = append(records, &metadata.PartitionRecord{
 			TopicID: found.TopicID, Index: found.Partition,
 			Partition: metadata.Partition{
 				Replicas: []wire.BrokerID{change.BrokerID}, Directories: []string{change.Directory}, ISR: []wire.BrokerID{change.BrokerID},
-				Leader: wire.NoBroker, LeaderEpoch: max(p.LeaderEpoch, found.LeaderEpoch) + 1, PartitionEpoch: p.PartitionEpoch + 1,
-				Recovery: recovery, Empty: p.Empty && found.Whole,
+				Leader: wire.NoBroker, LeaderEpoch: epoch, PartitionEpoch: p.PartitionEpoch + 1,
+				Recovery: recovery, RecoverySince: since, Empty: p.Empty && found.Whole,
 			},
 		})
 	}

@@ -134,9 +134,12 @@ func (e *Engine) settleIncarnation(ctx context.Context, now time.Time, o Options
 // planRecovery finds out whether the cluster has to be recovered, and what of it is lost. Without Options.Recover it is only where
 // nothing is: everything belonged to this broker alone, and it was stopped cleanly.
 func (e *Engine) planRecovery(ctx context.Context, now time.Time, o Options, id identity, image *metadata.Image) (*recovery, error) {
+	if !id.fresh && o.Recover && recoveringIn(image) {
+		return e.resumeRecovery(ctx, o, image.ClusterIncarnation())
+	}
 	if !id.fresh || image.PartitionCount() == 0 {
 		if o.Recover {
-			e.logger.Info("nothing is to be recovered: the log directories are in use, or the cluster has no partitions")
+			e.logger.Info("nothing is to be recovered: the log directories are not new, or the cluster has no partitions")
 		}
 		return nil, nil
 	}
@@ -159,6 +162,29 @@ func (e *Engine) planRecovery(ctx context.Context, now time.Time, o Options, id 
 	e.logger.Warn("the cluster is about to be recovered from its bucket", "cluster_incarnation", r.report.Incarnation,
 		"partitions", r.report.Partitions, "complete", r.report.Complete)
 	return r, nil
+}
+
+// recoveringIn tells whether a recovery has begun, and some of its partitions do not serve yet.
+func recoveringIn(image *metadata.Image) bool {
+	for t := range image.Topics("") {
+		for _, p := range t.Partitions {
+			if p.Recovery == metadata.Recovering {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// resumeRecovery is the recovery that a former process has begun, and was killed before all partitions were through: what it has said to be
+// lost holds.
+func (e *Engine) resumeRecovery(ctx context.Context, o Options, incarnation int64) (*recovery, error) {
+	report, err := loadReport(ctx, o.Store, incarnation)
+	if err != nil {
+		return nil, fmt.Errorf("the recovery that was begun has no report (a start without --recover brings it to its end): %w", err)
+	}
+	e.logger.Warn("the recovery of the cluster from its bucket goes on", "cluster_incarnation", incarnation, "complete", report.Complete)
+	return &recovery{engine: e, survey: survey{report: report}, done: true}, nil
 }
 
 // alone tells whether everything that there is belongs to this broker.

@@ -3,17 +3,19 @@ package engine
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tidemark-io/tidemark/broker/metadata"
 	"github.com/tidemark-io/tidemark/broker/wire"
 	"github.com/tidemark-io/tidemark/tier/object/faultstore"
 )
 
 // A recovery that dies anywhere, over a store that is not always there, is begun again, and comes to the same end.
 func TestARecoveryThatDiesIsBegunAgain(t *testing.T) {
-	for turns := range 20 {
+	for turns := range 45 {
 		t.Run(fmt.Sprint(turns), func(t *testing.T) {
 			r := tiered(t)
 			r.create("t")
@@ -39,10 +41,22 @@ func TestARecoveryThatDiesIsBegunAgain(t *testing.T) {
 				r.files, r.boot = r.files.CrashClone(r.random), "another"
 			}
 			r.kill()
+			image := r.committed()
+			over := image.ClusterIncarnation() == 1 && image.Partition("t", 0).Recovery == metadata.Recovered
 			r.open()
+			report, ok := r.e.Recovery()
+			if ok == over || ok && (report.Incarnation != 1 || len(report.Lost) != 1 || report.Lost[0].First != 1 || report.Lost[0].Next != 1+gap) {
+				t.Errorf("report %+v, %t", report, ok)
+			}
 			r.settled()
+			if ok {
+				r.hasReport(report)
+			}
 			r.has("t", kept)
 			r.produceTo("t", used)
+			if _, ok := used[1+gap]; !ok {
+				t.Errorf("used are %v", slices.Sorted(maps.Keys(used)))
+			}
 			if image := r.e.Image(); image.ClusterIncarnation() != 1 {
 				t.Errorf("incarnation %d", image.ClusterIncarnation())
 			}

@@ -135,3 +135,18 @@ func (r *RecoveryReport) store(ctx context.Context, fsys vfs.FS, logs *log.Manag
 	}
 	return log.ErrStorage
 }
+
+// loadReport reads the report of a recovery that was committed.
+func loadReport(ctx context.Context, store object.Store, incarnation int64) (report RecoveryReport, err error) {
+	body, _, err := object.Read(ctx, store, reportKey(incarnation), reportBytesMax)
+	if err != nil {
+		return report, fmt.Errorf("read the report: %w", err)
+	}
+	if err := json.Unmarshal(body, &report); err != nil {
+		return report, fmt.Errorf("read the report: %w", err)
+	}
+	return report, nil
+}
+
+// reportBytesMax is more than the largest report has: recoveryPartitionsMax lost ranges with the longest names.
+const reportBytesMax = 32 << 20

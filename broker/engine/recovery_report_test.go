@@ -34,7 +34,7 @@ func TestTheLargestRecoveryFitsIntoAnEntry(t *testing.T) {
 	const most = math.MaxInt32
 	raw, err := metadata.MarshalRecord(&metadata.PartitionRecord{TopicID: wire.TopicID{1}, Index: most, Partition: metadata.Partition{
 		Replicas: []wire.BrokerID{most}, Directories: []string{wire.TopicID{1}.String()}, ISR: []wire.BrokerID{most}, Leader: wire.NoBroker,
-		LeaderEpoch: most, PartitionEpoch: most, Recovery: metadata.Recovering,
+		LeaderEpoch: most, PartitionEpoch: most, Recovery: metadata.Recovering, RecoverySince: most,
 	}})
 	if err != nil {
 		t.Fatal(err)

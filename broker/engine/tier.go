@@ -147,6 +147,7 @@ func (t *tiering) Lead(now time.Time, l replica.Leadership) (held bool) {
 	}
 	return t.worker.Lead(now, tier.Leadership{
 		TopicPartition: l.TopicPartition, TopicID: l.TopicID, Epoch: l.Epoch, Log: l.Log, Internal: l.Internal, Start: start,
+		RecoverySince: l.RecoverySince,
 	})
 }
 

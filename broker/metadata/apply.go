@@ -220,6 +220,9 @@ func (b *builder) changePartition(r *PartitionChangeRecord) error {
 	}
 	if r.Recovery != nil {
 		next.Recovery = *r.Recovery
+		if next.Recovery == Recovered {
+			next.RecoverySince = 0
+		}
 	}
 	if r.Empty != nil {
 		next.Empty = *r.Empty

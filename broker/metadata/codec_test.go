@@ -39,6 +39,14 @@ var formats = []struct {
 			`"isr":[1],"leader":1,"leaderEpoch":3,"partitionEpoch":4}`,
 	},
 	{
+		&PartitionRecord{TopicID: topicA, Partition: Partition{
+			Replicas: []wire.BrokerID{1}, Directories: []string{"d1"}, ISR: []wire.BrokerID{1}, Leader: wire.NoBroker, LeaderEpoch: 3, PartitionEpoch: 4,
+			Recovery: Recovering, RecoverySince: 3,
+		}},
+		`{"type":"Partition","version":0,"topicId":"CgAAAAAAAAAAAAAAAAAAAQ","partition":0,"replicas":[1],"directories":["d1"],` +
+			`"isr":[1],"leader":-1,"leaderEpoch":3,"partitionEpoch":4,"recovery":1,"recoverySince":3}`,
+	},
+	{
 		&PartitionChangeRecord{TopicID: topicA, Index: 2, PartitionEpoch: 5, Leader: ptr(wire.NoBroker), LeaderEpoch: ptr(wire.LeaderEpoch(4))},
 		`{"type":"PartitionChange","version":0,"topicId":"CgAAAAAAAAAAAAAAAAAAAQ","partition":2,"partitionEpoch":5,"leader":-1,"leaderEpoch":4}`,
 	},

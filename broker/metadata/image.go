@@ -74,7 +74,8 @@ type Partition struct {
 	LeaderEpoch    wire.LeaderEpoch `json:"leaderEpoch"`
 	PartitionEpoch int32            `json:"partitionEpoch"` // +1 with each change
 	Recovery       RecoveryState    `json:"recovery,omitempty"`
-	Empty          bool             `json:"empty,omitempty"` // its last leader stopped with a log that never had a record; nobody leads it since
+	RecoverySince  wire.LeaderEpoch `json:"recoverySince,omitempty"` // while it is Recovering: the epoch with which that began, above all before
+	Empty          bool             `json:"empty,omitempty"`         // its last leader stopped with a log that never had a record; nobody leads it since
 }
 
 // DirectoryOf is the directory id of the broker's replica: "" if it has none, or has not chosen yet.

@@ -298,7 +298,7 @@ func (u *update) become(p *partition, state *metadata.Partition, set *settings, 
 	default:
 		if r.held = u.m.tier.Lead(u.now, Leadership{
 			TopicPartition: p.tp, TopicID: p.topicID, Epoch: r.leaderEpoch, Log: r.log, Internal: p.internal,
-			Recovering: r.metadata.Recovery == metadata.Recovering,
+			Recovering: r.metadata.Recovery == metadata.Recovering, RecoverySince: r.metadata.RecoverySince,
 		}); r.held {
 			p.isr = nil
 			return

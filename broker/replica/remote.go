@@ -43,6 +43,8 @@ type Leadership struct {
 	// Recovering: every replica was lost, and the metadata does not say yet that the log begins above all that may have been
 	// acknowledged (safety.md 19).
 	Recovering bool
+	// RecoverySince is the leader epoch with which that began.
+	RecoverySince wire.LeaderEpoch
 }
 
 // RemoteFetch is the part of a fetch that only the object store can answer.

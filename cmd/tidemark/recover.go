@@ -84,7 +84,7 @@ func recoverOnce(ctx context.Context, settings *config.Broker, dryRun bool) (rep
 		stop()
 	})
 	if err == nil && !recovered {
-		err = fmt.Errorf("nothing was recovered: the log directories %q are in use, or the cluster has no partitions", settings.LogDirs)
+		err = fmt.Errorf("nothing was recovered: the log directories %q are not new, or the cluster has no partitions", settings.LogDirs)
 	}
 	return report, err
 }
