@@ -26,7 +26,9 @@ func (e *Engine) fail(now time.Time, err error) {
 	if !e.failure.CompareAndSwap(nil, &err) {
 		return
 	}
-	e.logger.Error("this process is not this broker any more", "err", err)
+	if e.recovery == nil || e.recovery.done { // else it never was: whoever asked for the recovery is told
+		e.logger.Error("this process is not this broker any more", "err", err)
+	}
 	e.member.serve(false)
 	e.role.lease.leave(now)
 	close(e.failed)

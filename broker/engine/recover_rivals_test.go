@@ -29,6 +29,9 @@ func TestSafety30AClusterThatIsAliveIsNotRecovered(t *testing.T) {
 	if !errors.Is(twin.e.Failure(), ErrClusterAlive) || twin.e.Serving() {
 		t.Errorf("the second goes on: failure %v, serving %t", twin.e.Failure(), twin.e.Serving())
 	}
+	if logged := twin.logged.String(); strings.Contains(logged, "level=ERROR") {
+		t.Errorf("the second never was this broker, and people were told of errors: %s", logged)
+	}
 	if r.e.Failure() != nil || !r.e.Serving() || r.committed().ClusterIncarnation() != 0 {
 		t.Errorf("the first: failure %v, serving %t, incarnation %d", r.e.Failure(), r.e.Serving(), r.committed().ClusterIncarnation())
 	}
