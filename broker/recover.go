@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidemark-io/tidemark/broker/config"
 	"github.com/tidemark-io/tidemark/broker/engine"
+	"github.com/tidemark-io/tidemark/broker/vfs"
 	"github.com/tidemark-io/tidemark/tier/object/storeurl"
 )
 
@@ -51,11 +52,13 @@ func (c recoveryCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// RecoveryOutlook says what Recover would bring back and give up. It changes nothing.
+// RecoveryOutlook says what Recover would bring back and give up, or what would keep it from that. It changes nothing.
 func RecoveryOutlook(ctx context.Context, settings *config.Broker) (engine.RecoveryReport, error) {
 	store, err := openStore(ctx, settings, newRegistry(), storeurl.Open)
 	if err != nil {
 		return engine.RecoveryReport{}, err
 	}
-	return engine.RecoveryOutlook(ctx, time.Now(), settings, store, parallel(settings))
+	return engine.RecoveryOutlook(ctx, time.Now(), engine.Options{
+		Config: settings, FS: vfs.OS{}, Store: store, Run: parallel(settings), Sleep: sleep,
+	})
 }

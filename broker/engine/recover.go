@@ -16,7 +16,6 @@ import (
 	"github.com/tidemark-io/tidemark/membership/lease"
 	"github.com/tidemark-io/tidemark/tier"
 	"github.com/tidemark-io/tidemark/tier/object"
-	"github.com/tidemark-io/tidemark/tier/object/cluster"
 )
 
 // recovery takes a cluster up of which nothing is left but the bucket (safety.md 30):
@@ -41,6 +40,8 @@ var (
 	ErrDataMissing = errors.New("the log directories are new, and the bucket has not all that was in the former ones")
 	// ErrFormerIncarnation: the cluster was recovered from its bucket since the log directories were written.
 	ErrFormerIncarnation = errors.New("the cluster was recovered from its bucket without this log directory")
+	// ErrNothingToRecover: the log directories are those of this broker, or there are no partitions.
+	ErrNothingToRecover = errors.New("the log directories are not new, or the cluster has no partitions")
 	// ErrClusterAlive: the cluster that is to be recovered has a controller.
 	ErrClusterAlive = errors.New("the cluster is alive")
 )
@@ -84,11 +85,11 @@ func readIdentity(o Options, dirs []string) (identity, error) {
 }
 
 // compare compares the directories' incarnation of the cluster with the bucket's. One that is ahead was written by a recovery
-// that came to no commit: with nothing in it, it is new.
-func (id *identity) compare(fsys vfs.FS, clusterID string, incarnation int64) error {
+// that came to no commit: with nothing in it, it is new. Those are returned.
+func (id *identity) compare(fsys vfs.FS, clusterID string, incarnation int64) (ahead []string, err error) {
 	for _, dir := range id.used {
 		if has := dir.incarnation; has < incarnation {
-			return fmt.Errorf("%w: %s is of incarnation %d of cluster %s, which has incarnation %d now. What it holds from the recovery on is not part "+
+			return nil, fmt.Errorf("%w: %s is of incarnation %d of cluster %s, which has incarnation %d now. What it holds from the recovery on is not part "+
 				"of the cluster, and can't be merged. Move it away and keep it, for the records that the recovery has reported as lost, and start "+
 				"with an empty directory", ErrFormerIncarnation, dir.path, has, clusterID, incarnation)
 		}
@@ -101,29 +102,33 @@ func (id *identity) compare(fsys vfs.FS, clusterID string, incarnation int64) er
 		}
 		names, err := fsys.List(dir.path)
 		if err != nil {
-			return fmt.Errorf("list %s: %w", dir.path, err)
+			return nil, fmt.Errorf("list %s: %w", dir.path, err)
 		}
 		for _, name := range names {
 			if info, err := fsys.Stat(path.Join(dir.path, name)); err == nil && info.IsDir && strings.Contains(name, "-") {
-				return fmt.Errorf("%s is of incarnation %d of cluster %s, and the bucket has incarnation %d: it was emptied, or rolled back",
+				return nil, fmt.Errorf("%s is of incarnation %d of cluster %s, and the bucket has incarnation %d: it was emptied, or rolled back",
 					dir.path, dir.incarnation, clusterID, incarnation)
 			}
 		}
-		if err := fsys.Remove(path.Join(dir.path, "meta.properties")); err != nil {
-			return fmt.Errorf("make %s new again: %w", dir.path, err)
-		}
+		ahead = append(ahead, dir.path)
 	}
 	id.used = used
 	id.fresh = len(used) == 0
-	return nil
+	return ahead, nil
 }
 
 // settleIncarnation finds out which incarnation of the cluster this broker is part of: that of the bucket, or the one that it is about
 // to begin.
 func (e *Engine) settleIncarnation(ctx context.Context, now time.Time, o Options, id *identity, image *metadata.Image) (err error) {
 	e.clusterIncarnation = image.ClusterIncarnation()
-	if err := id.compare(o.FS, e.clusterID, e.clusterIncarnation); err != nil {
+	ahead, err := id.compare(o.FS, e.clusterID, e.clusterIncarnation)
+	if err != nil {
 		return err
+	}
+	for _, dir := range ahead {
+		if err := o.FS.Remove(path.Join(dir, "meta.properties")); err != nil {
+			return fmt.Errorf("make %s new again: %w", dir, err)
+		}
 	}
 	if e.recovery, err = e.planRecovery(ctx, now, o, *id, image); e.recovery != nil {
 		e.clusterIncarnation = e.recovery.report.Incarnation
@@ -139,7 +144,7 @@ func (e *Engine) planRecovery(ctx context.Context, now time.Time, o Options, id 
 	}
 	if !id.fresh || image.PartitionCount() == 0 {
 		if o.Recover {
-			e.logger.Info("nothing is to be recovered: the log directories are not new, or the cluster has no partitions")
+			e.logger.Info("nothing is to be recovered", "err", ErrNothingToRecover)
 		}
 		return nil, nil
 	}
@@ -211,22 +216,6 @@ type survey struct {
 	report RecoveryReport
 }
 
-// RecoveryOutlook says what a recovery of the cluster in a store would bring back and give up. It changes nothing.
-func RecoveryOutlook(
-	ctx context.Context, now time.Time, settings *config.Broker, store object.Store, run func(n int, work func(i int)),
-) (RecoveryReport, error) {
-	found, err := cluster.Load(ctx, store)
-	if err != nil {
-		return RecoveryReport{}, err
-	}
-	image, err := ReadImage(ctx, store)
-	if err != nil {
-		return RecoveryReport{}, fmt.Errorf("read the metadata chain: %w", err)
-	}
-	s, err := surveyBucket(ctx, now, found.ID, settings, store, run, image)
-	return s.report, err
-}
-
 // recoveryPartitionsMax bounds what is recovered: in one entry, so that nobody ever sees a part of it, whose size is bounded.
 const recoveryPartitionsMax = 25_000
 
@@ -295,9 +284,13 @@ func (r *recovery) meets(now time.Time, record lease.Record) {
 		return
 	}
 	if record.State == lease.Held && record.Nonce != r.first.Nonce {
-		e.fail(now, fmt.Errorf("%w: broker %d holds the controller's lease and renews it: it has to be stopped before the cluster can be recovered",
-			ErrClusterAlive, record.Holder))
+		e.fail(now, alive(record))
 	}
+}
+
+func alive(record lease.Record) error {
+	return fmt.Errorf("%w: broker %d holds the controller's lease and renews it: it has to be stopped before the cluster can be recovered",
+		ErrClusterAlive, record.Holder)
 }
 
 // begin starts the recovery as the controller of a term, unless an earlier one has carried it out.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -84,7 +85,7 @@ func recoverOnce(ctx context.Context, settings *config.Broker, dryRun bool) (rep
 		stop()
 	})
 	if err == nil && !recovered {
-		err = fmt.Errorf("nothing was recovered: the log directories %q are not new, or the cluster has no partitions", settings.LogDirs)
+		err = fmt.Errorf("nothing was recovered: %w (%s)", engine.ErrNothingToRecover, strings.Join(settings.LogDirs, ", "))
 	}
 	return report, err
 }
