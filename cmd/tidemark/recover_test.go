@@ -128,4 +128,17 @@ func TestRecoverIsBegunAgain(t *testing.T) {
 			t.Errorf("partition %d goes on at %d, lost are %v", p.Partition, p.End, p.Lost)
 		}
 	}
+	expect(t, r.ok("", "tier explain t/7 --store "+r.store), "lost: offsets 0 to 9999999")
+	lost := func() float64 { // 0 of a partition whose manifest is not read yet
+		sum, err := r.Metric(t.Context(), "tidemark_tier_lost_offsets", `topic="t"`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	for deadline := time.Now().Add(20 * time.Second); lost() != 300*10_000_000; time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v offsets are lost by the metrics", lost())
+		}
+	}
 }
