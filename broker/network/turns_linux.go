@@ -19,11 +19,7 @@ type turns struct {
 }
 
 func newTurns(places int) *turns {
-	t := &turns{places: make(chan *look, places)}
-	for range places {
-		t.places <- newLook()
-	}
-	return t
+	return &turns{newLooks(places)}
 }
 
 // begin waits for a place, and end gives it back: nobody keeps one that waits for its client.
@@ -51,6 +47,15 @@ type look struct {
 	raw   syscall.RawConn       // of event
 	cause func(fd uintptr) bool // made once
 	begun bool                  // the event is caused
+}
+
+// newLooks is a channel with n of them.
+func newLooks(n int) chan *look {
+	looks := make(chan *look, n)
+	for range n {
+		looks <- newLook()
+	}
+	return looks
 }
 
 func newLook() *look {

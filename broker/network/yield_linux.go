@@ -8,11 +8,7 @@ type Yielder struct{ places chan *look }
 
 // NewYielder is for any number of goroutines, of which no more can compute at a time than there are processors.
 func NewYielder() *Yielder {
-	y := &Yielder{places: make(chan *look, runtime.GOMAXPROCS(0))}
-	for range cap(y.places) {
-		y.places <- newLook()
-	}
-	return y
+	return &Yielder{newLooks(runtime.GOMAXPROCS(0))}
 }
 
 // Yield lets whoever the network has woken run first.

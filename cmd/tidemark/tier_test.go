@@ -336,15 +336,7 @@ func TestADamagedPartitionIsNamedAndTheOthersAreServed(t *testing.T) {
 		s.ok(lines(0, 10), "produce orders -p 0")
 		s.ok(lines(10, 20), "produce orders -p 1")
 	})
-	entry := objects(t, dir, "orders.*/0/manifest/*.json")[0]
-	body, err := os.ReadFile(entry)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body[len(body)/2] ^= 1
-	if err := os.WriteFile(entry, body, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	damage(t, objects(t, dir, "orders.*/0/manifest/*.json")[0])
 
 	address, err := serving(t, serveFlags{store: store})
 	if err != nil {
